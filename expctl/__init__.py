@@ -1,0 +1,1 @@
+"""People's hands: the command line and the HTTP client."""

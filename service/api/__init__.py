@@ -1,0 +1,1 @@
+"""The HTTP API: validate, call the store, answer."""

@@ -1,0 +1,220 @@
+"""The experiment file as strict models: what may be written in it, and what each key means.
+
+`service.domain.specfile` turns YAML into these; `service.domain.hashing` says which parts force a reload.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+
+DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(value: object) -> object:
+    """Seconds from `90`, `90s`, `30m`, `1h30m`. Anything else goes through for the model to refuse."""
+    if not isinstance(value, str):
+        return value
+    text = value.strip().replace(" ", "")
+    if DURATION.sub("", text) or not text:
+        raise ValueError("a duration is written like 30m, 90s or 1h30m")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in DURATION.findall(text))
+
+
+Seconds = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=30 * 86400)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Name = Annotated[str, Field(min_length=1, max_length=200)]
+ArgValue = str | int | float | bool | None | list[Any] | dict[str, Any]
+
+
+class SpecModel(BaseModel):
+    """Strict: an unknown key or a wrong type is an error; numbers are not read from text."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+
+
+class Speculative(SpecModel):
+    """vLLM's `--speculative-config`: `method` and any other key of that option, passed on as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
+
+    method: str | None = None
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class VllmEngine(SpecModel):
+    """A vLLM server that expctl starts."""
+
+    kind: Literal["vllm"]
+    model: Name
+    """Path or id of the model, as vLLM takes it."""
+    served_model_name: Name | None = None
+    executable: Name | None = None
+    """Default: what the host's row says."""
+    cwd: Name | None = None
+    port: Port | None = None
+    """Default: the host's experiment port."""
+    gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    api_key: str | None = None
+    """A reference such as `env:VLLM_API_KEY`, never the key itself."""
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    """true: --flag, false: --no-flag, null: left out, dict or list: JSON."""
+    speculative: Speculative | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("api_key")
+    @classmethod
+    def _by_reference(cls, value: str | None) -> str | None:
+        return check_reference(value)
+
+    @field_validator("gpus")
+    @classmethod
+    def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
+        if value != "all" and (not value or len(set(value)) != len(value)):
+            raise ValueError("name each GPU once, or write: all")
+        return value
+
+    @field_validator("args")
+    @classmethod
+    def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
+        own = {
+            "port": "port",
+            "served-model-name": "served_model_name",
+            "speculative-config": "speculative",
+            "api-key": "api_key",
+            "model": "model",
+        }
+        for key in value:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", key):
+                raise ValueError(f"{key!r} is not the name of an argument; write it without the leading dashes")
+            plain = key.replace("_", "-")
+            if plain in own:
+                raise ValueError(f"{key} has a key of its own: engine.{own[plain]}")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        for key, text in value.items():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+                raise ValueError(f"{key!r} is not the name of an environment variable")
+            if "\0" in text:
+                raise ValueError(f"the value of {key} holds a NUL byte")
+        return value
+
+    @property
+    def model_id(self) -> str:
+        """The id that requests name."""
+        return self.served_model_name or self.model
+
+
+class EndpointEngine(SpecModel):
+    """A server that already serves; expctl measures it and starts or stops nothing."""
+
+    kind: Literal["endpoint"]
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    """OpenAI base URL, with or without the trailing /v1."""
+    served_model_name: Name | None = None
+    """Default: the only model that the server lists."""
+    api_key: str | None = None
+    metrics_url: Annotated[str, Field(pattern=r"^(off|https?://\S+)$")] | None = None
+    """Default: /metrics beside the base URL; `off` reads none."""
+
+    @field_validator("api_key")
+    @classmethod
+    def _by_reference(cls, value: str | None) -> str | None:
+        return check_reference(value)
+
+    @property
+    def model_id(self) -> str:
+        """The id that requests name, or an empty text where the server is asked for it."""
+        return self.served_model_name or ""
+
+
+def check_reference(value: str | None) -> str | None:
+    """An API key stands in a file as a reference only."""
+    if value is not None and not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("write a reference such as env:VLLM_API_KEY, never the key itself")
+    return value
+
+
+Engine = Annotated[VllmEngine | EndpointEngine, Field(discriminator="kind")]
+
+
+class Load(SpecModel):
+    """Limits of a load, seconds."""
+
+    timeout: Seconds = 3 * 3600.0
+    """Longest whole load."""
+    stall: Seconds = 30 * 60.0
+    """Longest time without any sign of progress."""
+
+
+class Prompt(SpecModel):
+    """One prompt of a benchmark: chat messages, or a plain prompt for the completions route."""
+
+    id: Name
+    messages: list[dict[str, Any]] | None = None
+    prompt: str | None = None
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Prompt:
+        if (self.messages is None) == (self.prompt is None):
+            raise ValueError("a prompt has either messages or prompt")
+        if self.messages is not None and not self.messages:
+            raise ValueError("messages is empty")
+        return self
+
+
+class Bench(SpecModel):
+    """What is measured once the engine serves."""
+
+    prompts: Literal["five"] | list[Prompt] = "five"
+    """`five`: the built-in set. A file's path is replaced by its content before it is submitted."""
+    max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    concurrency: list[Annotated[int, Field(ge=1, le=4096)]] = [1, 8]
+    """A bench phase per value: prompts x repeat requests, closed loop, in a fixed shuffled order."""
+    repeat: Annotated[int, Field(ge=1, le=1000)] = 5
+    warmup: Annotated[int, Field(ge=0, le=1000)] = 2
+    temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+
+    @field_validator("concurrency")
+    @classmethod
+    def _levels(cls, value: list[int]) -> list[int]:
+        if not value or len(set(value)) != len(value):
+            raise ValueError("name each level of concurrency once")
+        return value
+
+    @field_validator("prompts")
+    @classmethod
+    def _ids_once(cls, value: Literal["five"] | list[Prompt]) -> Literal["five"] | list[Prompt]:
+        if value != "five" and (not value or len({p.id for p in value}) != len(value)):
+            raise ValueError("the set of prompts is empty or has an id twice")
+        return value
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_ours_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        ours = {"model", "messages", "prompt", "stream", "stream_options", "max_tokens", "temperature"} & set(value)
+        if ours:
+            raise ValueError(f"{', '.join(sorted(ours))} is set by the benchmark itself")
+        return value
+
+
+class Spec(SpecModel):
+    """One experiment: one server configuration on one host, and how it is measured."""
+
+    name: Name
+    host: Name = "local"
+    engine: Engine
+    load: Load = Load()
+    bench: Bench = Bench()
+    baseline: int | Name | None = None
+    """Id or name of the experiment to compare with."""
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    """Higher runs first."""

@@ -1,0 +1,1 @@
+"""What is done: shifts, steps, hosts, engines and measurement."""

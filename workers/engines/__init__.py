@@ -1,0 +1,1 @@
+"""Engine knowledge: command line, readiness, load phases and counters, one file an engine."""

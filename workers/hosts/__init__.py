@@ -1,0 +1,1 @@
+"""Reach a host: keep units on it, read their logs, its ports and its GPUs."""

@@ -1,0 +1,1 @@
+"""The six steps of an experiment, one file and one verb each."""
