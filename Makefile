@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer and no root: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# The lab's vLLM is 3.3 GB: it is built once and kept outside the checkout.
+export EXPCTL_LAB_DIR ?= /var/tmp/expctl-lab
+
+.PHONY: demo test test-all lint fmt clean
+
+$(VENV)/run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/dev: $(VENV)/run pyproject.toml
+	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install -q --disable-pip-version-check --group test --group lint
+	touch $@
+
+demo: $(VENV)/run
+	$(BIN)/expctl demo
+
+test: $(VENV)/dev
+	$(BIN)/python -m pytest -m "not lab and not browser" tests
+
+test-all: test
+	tests/lab/make-vllm
+	$(BIN)/python -m pytest -m "lab or browser" tests
+
+lint: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/codespell
+
+fmt: $(VENV)/dev
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache build dist

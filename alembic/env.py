@@ -1,0 +1,17 @@
+"""Runs migrations on the engine that the caller gives, or on EXPCTL_DATABASE_URL when alembic is called by hand."""
+
+from alembic import context
+
+from service.settings import Settings
+from service.store.database import Database
+from service.store.tables import metadata
+
+engine = context.config.attributes.get("engine") or Database(Settings().resolved_database_url).engine
+
+with engine.connect() as connection:
+    context.configure(
+        connection=connection, target_metadata=metadata, render_as_batch=connection.dialect.name == "sqlite", compare_type=True
+    )
+    with context.begin_transaction():
+        context.run_migrations()
+    connection.commit()

@@ -1,0 +1,5 @@
+"""`python -m expctl` is the `expctl` command."""
+
+from expctl.main import main
+
+main()

@@ -1,0 +1,25 @@
+"""expctl cancel: end experiments."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from expctl.client import Client
+from expctl.globals import options
+from expctl.output import emit, say
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def cancel(ids: Annotated[list[int], typer.Argument(help="experiments")]) -> None:
+    """End experiments: a waiting one at once, a running one as soon as its worker has stopped its engine."""
+    with Client(options.server) as client:
+        answers = [client.cancel(one) for one in ids]
+    if options.json:
+        emit(answers[0] if len(answers) == 1 else answers)
+    else:
+        for answer in answers:
+            say(f"{answer['id']}  {answer['status_text']}")

@@ -1,0 +1,47 @@
+"""expctl compare: a baseline against others, with a verdict."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from expctl.client import Client
+from expctl.globals import options
+from expctl.output import console, emit, say
+
+app = typer.Typer(add_completion=False)
+
+CONDITION_FAILED = 3
+
+
+@app.command()
+def compare(
+    base: Annotated[int, typer.Argument(help="the baseline experiment")],
+    ids: Annotated[list[int], typer.Argument(help="experiments to compare with it")],
+    fail_if: Annotated[str | None, typer.Option(help="exit 3 if this holds, such as 'tps<-3%' or 'tps@8<-3%'")] = None,
+) -> int:
+    """Per prompt and overall, only what differs, and how sure the verdict is."""
+    with Client(options.server) as client:
+        answer = client.compare(base, ids)
+        found: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
+        names = {one: client.experiment(one)["name"] for one in (base, *ids)} if not options.json else {}
+    if options.json:
+        emit(answer)
+    else:
+        from expctl.views.comparison import render  # noqa: PLC0415 - drawing is not free
+
+        for one in found:
+            console().print(render(one, names[one["baseline"]], names[one["candidate"]]))
+    return _condition(fail_if, found)
+
+
+def _condition(fail_if: str | None, found: list[dict[str, Any]]) -> int:
+    if fail_if is None:
+        return 0
+    from service.domain.condition import fails  # noqa: PLC0415 - only with --fail-if
+
+    failed = [one["candidate"] for one in found if fails(fail_if, one)]
+    for one in failed:
+        say(f"{one}: {fail_if} holds")
+    return CONDITION_FAILED if failed else 0

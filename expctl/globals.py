@@ -1,0 +1,84 @@
+"""Options that every verb takes, accepted before and after it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from service.domain.errors import UsageError
+
+LIST_OPTIONS = frozenset({"--concurrency"})
+"""Options that take `--concurrency 1 8` as well as `--concurrency 1,8`."""
+
+
+@dataclass
+class Options:
+    """As given on this command line."""
+
+    server: str | None = None
+    json: bool = False
+    fields: tuple[str, ...] = ()
+    quiet: bool = False
+    color: bool | None = None
+    version: bool = False
+
+
+options = Options()
+
+
+def take_globals(argv: list[str]) -> list[str]:
+    """Read the global options out of a command line, wherever they stand, and give the rest."""
+    rest: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--":
+            rest.extend([word, *words])
+        elif word in {"--json", "--quiet", "-q", "--no-color", "--version"}:
+            _flag(word)
+        elif word.split("=", 1)[0] in {"--server", "--fields"}:
+            name, _, value = word.partition("=")
+            value = value or next(words, "")
+            if not value:
+                raise UsageError(f"{name} needs a value", "", "see `expctl --help`")
+            _valued(name, value)
+        else:
+            rest.append(word)
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        options.color = False
+    return join_lists(rest)
+
+
+def _flag(word: str) -> None:
+    if word == "--json":
+        options.json = True
+    elif word in {"--quiet", "-q"}:
+        options.quiet = True
+    elif word == "--no-color":
+        options.color = False
+    else:
+        options.version = True
+
+
+def _valued(name: str, value: str) -> None:
+    if name == "--server":
+        options.server = value
+    else:
+        options.fields = tuple(part for part in value.split(",") if part)
+        options.json = True
+
+
+def join_lists(words: list[str]) -> list[str]:
+    """`--concurrency 1 8` becomes `--concurrency 1,8`."""
+    joined: list[str] = []
+    index = 0
+    while index < len(words):
+        joined.append(words[index])
+        if words[index] in LIST_OPTIONS:
+            values = []
+            while index + 1 < len(words) and words[index + 1].replace(",", "").isdigit():
+                index += 1
+                values.append(words[index].strip(","))
+            if values:
+                joined.append(",".join(values))
+        index += 1
+    return joined

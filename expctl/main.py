@@ -1,0 +1,141 @@
+"""The command line's front door: global options, the table of verbs, and errors in three lines.
+
+A verb's module is imported only when that verb is used; `expctl --help` imports none.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+from expctl.globals import options, take_globals
+from service.domain.errors import ExpctlError
+
+VERBS: dict[str, dict[str, str]] = {
+    "Run": {
+        "demo": "run the main job on a simulated host and compare",
+        "up": "run the embedded service: API, one worker loop, SQLite",
+        "submit": "queue the experiments of a file",
+        "cancel": "end experiments, waiting or running",
+    },
+    "See": {
+        "queue": "how the night is going (plain `expctl` is the same)",
+        "show": "everything about one experiment",
+        "watch": "follow an experiment as it goes",
+        "wait": "wait for experiments to finish",
+        "logs": "the engine's log",
+    },
+    "Results": {
+        "results": "what an experiment measured",
+        "compare": "a baseline against others, with a verdict",
+    },
+    "Toolbox (no service needed)": {
+        "bench": "measure any OpenAI-compatible server",
+    },
+    "Processes": {
+        "api": "the HTTP API alone",
+        "worker": "the worker of one host alone",
+        "steward": "the steward alone",
+        "db": "migrate the database",
+    },
+}
+
+HELP = """\
+usage: expctl [options] VERB ...
+
+A job queue for long GPU experiments: submit server configurations in the evening, read verdicts in the morning.
+{verbs}
+Options, before or after the verb:
+  --server URL        the service (default: EXPCTL_SERVER, else http://127.0.0.1:8700)
+  --json              data as JSON; --fields a,b picks
+  -q, --quiet         ids and data only
+  --no-color          also by NO_COLOR
+  --version
+
+Exit codes: 0 ok, 1 error, 2 usage, 3 an awaited experiment did not succeed or a comparison failed its condition,
+4 not signed in, 5 not found, 6 conflict, 124 --timeout passed, 130 Ctrl-C (which never stops an experiment).
+
+expctl VERB --help says more."""
+
+
+def main() -> None:
+    """Entry point of the `expctl` command."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line and give its exit status."""
+    try:
+        words = take_globals(argv)
+        if options.version:
+            from importlib.metadata import version  # noqa: PLC0415 - slow, and rarely wanted
+
+            print(f"expctl {version('expctl')}")
+            return 0
+        if words[:1] in (["--help"], ["-h"], ["help"]):
+            print(HELP.format(verbs=_verb_list()))
+            return 0
+        return _verb(words[0] if words else "queue", words[1:])
+    except ExpctlError as error:
+        return _report(error)
+    except KeyboardInterrupt:
+        print("interrupted; what runs keeps running", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+
+
+def _verb(name: str, words: list[str]) -> int:
+    known = {verb for group in VERBS.values() for verb in group}
+    if name not in known:
+        import difflib  # noqa: PLC0415 - only for a typo
+
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else "see `expctl --help`"
+        print(f"error: there is no verb {name}\n  {hint}", file=sys.stderr)
+        return 2
+    module = importlib.import_module(f"expctl.commands.{name}")
+    return _call(module.app, f"expctl {name}", words)
+
+
+def _call(app: Any, name: str, words: list[str]) -> int:
+    import typer  # noqa: PLC0415 - `expctl --help` needs none of it
+    import typer.main  # noqa: PLC0415 - as above
+
+    command = typer.main.get_command(app)
+    try:
+        result = command.main(args=words, prog_name=name, standalone_mode=False)
+    except typer.Abort as abort:
+        raise KeyboardInterrupt from abort
+    except typer.Exit as done:
+        return int(done.exit_code)
+    except Exception as error:
+        # Typer's usage errors share no public class, but all of them know how to show themselves.
+        show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
+        if show is None or code is None:
+            raise
+        show()
+        return int(code)
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: ExpctlError) -> int:
+    first, *rest = [line for part in error.lines() for line in part.split("\n")]
+    print(f"error: {first}", file=sys.stderr)
+    for line in rest:
+        print(f"  {line}", file=sys.stderr)
+    return error.exit_code
+
+
+def _verb_list() -> str:
+    lines = []
+    for group, verbs in VERBS.items():
+        lines.append(f"\n{group}")
+        lines.extend(f"  {name:<10} {text}" for name, text in verbs.items())
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

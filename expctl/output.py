@@ -1,0 +1,50 @@
+"""Data goes to stdout, talk to stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from expctl.globals import options
+from service.domain.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def say(text: str) -> None:
+    """Talk: progress and hints. Silent under --quiet."""
+    if not options.quiet:
+        print(text, file=sys.stderr, flush=True)
+
+
+def emit(value: Any) -> None:
+    """Data as JSON, with only the fields asked for."""
+    print(json.dumps(_picked(value), ensure_ascii=False, indent=2), flush=True)
+
+
+def emit_line(value: Any) -> None:
+    """One JSON object a line, for views that go on."""
+    print(json.dumps(_picked(value), ensure_ascii=False), flush=True)
+
+
+def _picked(value: Any) -> Any:
+    if not options.fields:
+        return value
+    if isinstance(value, list):
+        return [_picked(item) for item in value]
+    unknown = [field for field in options.fields if field not in value]
+    if unknown:
+        raise UsageError(f"there is no field {unknown[0]}", f"fields: {', '.join(value)}", "give some of these to --fields")
+    return {field: value[field] for field in options.fields}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A terminal, or a plain stream of text at 120 columns."""
+    from rich.console import Console  # noqa: PLC0415 - only verbs that draw pay for it
+
+    stream = sys.stderr if stderr else sys.stdout
+    forced = options.color is False
+    width = None if stream.isatty() else 120
+    return Console(file=stream, no_color=forced or None, highlight=False, width=width, soft_wrap=False)

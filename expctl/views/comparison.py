@@ -1,0 +1,195 @@
+"""A comparison as a table that people can read, 80 columns wide or wider.
+
+Takes the JSON of a comparison or the record itself; imports nothing but rich, so that the command line starts fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+UNKNOWN = "-"
+NO_CHANGE = "~"
+
+_STYLES = {
+    "better": "bold green",
+    "worse": "bold red",
+    "no_difference_shown": "bold",
+    "not_comparable": "bold yellow",
+    "invalid": "bold yellow",
+}
+_OFF = {
+    "off": "off",
+    "never_drafted": "on, but it never drafted",
+    "not_reported": "not reported by the engine",
+    "unknown": "not known: the counters do not cover the span",
+}
+_WIDE_MS = 10_000
+
+
+def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> RenderableType:
+    """Names, what differs, the figures of each bench phase, the verdict in one sentence, warnings."""
+    plain: Mapping[str, Any] = comparison if isinstance(comparison, Mapping) else comparison.model_dump(mode="json", by_alias=True)
+    parts: list[RenderableType] = [_header(plain, base_name, candidate_name)]
+    if plain.get("spec_differences"):
+        parts.append(_differences(plain["spec_differences"]))
+    for phase in plain.get("bench_phases") or []:
+        parts += [Text(f"\nconcurrency {phase['concurrency']}", style="bold"), _prompts(phase), *_speculation(phase)]
+    if any(row.get("tps") for phase in plain.get("bench_phases") or [] for row in phase["prompts"]):
+        parts.append(Text(f"{NO_CHANGE} no change shown (95 %); changes of TTFT carry no interval", style="dim"))
+    parts.append(_verdict(plain))
+    parts += [_bullet("why not: ", sentence) for sentence in plain.get("why_not") or []]
+    parts += [_bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
+    parts += [_bullet("to see more: ", sentence) for sentence in plain.get("advice") or []]
+    return Group(*parts)
+
+
+def _header(plain: Mapping[str, Any], base_name: str, candidate_name: str) -> Text:
+    sides = (("baseline ", plain["baseline"], base_name), ("candidate", plain["candidate"], candidate_name))
+    return Text("\n").join(Text(f"{side}  {number}  {name}".rstrip(), overflow="ellipsis", no_wrap=True) for side, number, name in sides)
+
+
+def _differences(differences: Mapping[str, Sequence[Any]]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for title in ("differs in", "baseline", "candidate"):
+        table.add_column(title, overflow="fold")
+    for path, (old, new) in differences.items():
+        table.add_row(*(Text(text) for text in (path, _value(old), _value(new))))
+    return table
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return UNKNOWN
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _prompts(phase: Mapping[str, Any]) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("prompt", overflow="ellipsis", no_wrap=True, min_width=8)
+    for title in ("tok/s", "", "", "TTFT ms", "", "", "TPOT ms", "", ""):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in phase["prompts"]:
+        interval = row.get("tps_change_ci95")
+        unsure = bool(interval) and interval[0] <= 0 <= interval[1]
+        cells = [*_trio(row["tps"], unsure=unsure), *_trio(row["ttft_ms"]), *_trio(row["tpot_ms"], unsure=unsure)]
+        table.add_row(Text(str(row["prompt"])), *(Text(cell) for cell in cells))
+    effect = phase.get("effect")
+    if effect:
+        table.add_section()
+        interval = effect.get("ci95")
+        change = NO_CHANGE if interval is None or interval[0] <= 1 <= interval[1] else _percent(effect["tps_ratio"] - 1)
+        table.add_row(Text("overall"), "", "", Text(change), *[""] * 6)
+    return table
+
+
+def _trio(pair: Sequence[float | None], *, unsure: bool = False) -> list[str]:
+    old, new = pair
+    change = UNKNOWN if not old or new is None else _percent(new / old - 1)
+    return [_number(old), _number(new), NO_CHANGE if unsure and change != UNKNOWN else change]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return UNKNOWN
+    if value >= _WIDE_MS:
+        return f"{value / 1000:.1f}k"
+    return f"{value:.1f}" if abs(value) < 1000 else f"{value:.0f}"  # noqa: PLR2004
+
+
+def _percent(change: float) -> str:
+    """Such as +3.2% or -26%."""
+    percent = 100 * change
+    return f"{percent:+.1f}%" if abs(percent) < 9.95 else f"{percent:+.0f}%"  # noqa: PLR2004
+
+
+def _speculation(phase: Mapping[str, Any]) -> list[Text]:
+    """What speculation did on each side that has any, and where it would break even."""
+    result = []
+    found = phase.get("speculation") or {}
+    statuses = {(found.get(side) or {}).get("status", "not_reported") for side in ("baseline", "candidate")}
+    if statuses <= {"off", "not_reported"} and "off" in statuses:
+        return []
+    for side in ("baseline", "candidate"):
+        spec = found.get(side) or {"status": "not_reported"}
+        result.append(_bullet(f"speculation, {side}: ", _speculation_words(spec)))
+    rows = [row for row in phase["prompts"] if row.get("break_even_tokens_per_step") is not None]
+    if rows:
+        listed = "; ".join(f"{row['prompt']} {row['break_even_tokens_per_step']:.2f} (has {row['tokens_per_step']:.2f})" for row in rows)
+        result.append(_bullet("break-even tokens per step: ", listed))
+    return result
+
+
+def _speculation_words(spec: Mapping[str, Any]) -> str:
+    if spec.get("status") != "on":
+        return _OFF.get(str(spec.get("status")), str(spec.get("status")))
+    parts = []
+    if spec.get("mean_acceptance_length") is not None:
+        parts.append(f"mean acceptance length {spec['mean_acceptance_length']:.2f}")
+    if spec.get("effective_tokens_per_step") is not None:
+        parts.append(f"effective tokens per step {spec['effective_tokens_per_step']:.2f}")
+    if spec.get("draft_coverage") is not None:
+        parts.append(f"{100 * spec['draft_coverage']:.0f} % of steps had a draft")
+    if spec.get("per_position_acceptance"):
+        parts.append("accepted by position " + " ".join(f"{100 * share:.0f}%" for share in spec["per_position_acceptance"]))
+    return ", ".join(parts) or "on"
+
+
+def _verdict(plain: Mapping[str, Any]) -> Text:
+    text = Text("\n")
+    text.append(verdict_sentence(plain), style=_STYLES.get(str(plain["verdict"]), "bold"))
+    for phase in (plain.get("bench_phases") or [])[1:]:
+        text.append(f"\nat concurrency {phase['concurrency']}: {phase_sentence(phase)}")
+    return text
+
+
+def verdict_sentence(comparison: Mapping[str, Any]) -> str:
+    """The verdict in one plain sentence, from the JSON of a comparison."""
+    phases = comparison.get("bench_phases") or []
+    verdict = str(comparison["verdict"])
+    if verdict in {"not_comparable", "invalid"} or not phases:
+        why = comparison.get("why_not" if verdict == "not_comparable" else "warnings") or []
+        return ": ".join([verdict.replace("_", " "), *why[:1]])
+    return phase_sentence(phases[0])
+
+
+def phase_sentence(phase: Mapping[str, Any]) -> str:
+    """Such as: worse: 21 % slower (95 % interval -25 % to -17 %), one load each; between-load sd 1.5 % assumed."""
+    effect, verdict = phase.get("effect"), str(phase["verdict"])
+    if not effect or verdict not in _STYLES or verdict in {"not_comparable", "invalid"}:
+        return verdict.replace("_", " ")
+    change, interval = effect["tps_ratio"] - 1, effect.get("ci95")
+    if interval is None:
+        return f"no difference shown: measured {_points(change)}, but how sure that is cannot be said"
+    span = f"95 % interval {_points(interval[0] - 1)} to {_points(interval[1] - 1)}"
+    if verdict == "no_difference_shown":
+        shown = _points(effect["smallest_detectable"]).removeprefix("+")
+        return f"no difference shown (measured {_points(change)}, {span}); this run could have shown {shown} or more; {_certainty(phase)}"
+    size = _points(abs(change)).removeprefix("+")
+    return f"{verdict}: {size} {'faster' if change > 0 else 'slower'} ({span}), {_certainty(phase)}"
+
+
+def _certainty(phase: Mapping[str, Any]) -> str:
+    """What the interval stands on."""
+    sd = phase["effect"]["between_load_sd"]
+    source = "assumed" if sd["from"] == "assumed" else f"from this host's history, {sd['n']} degrees of freedom"
+    between = f"between-load sd {100 * sd['value']:.1f} % {source}"
+    old, new = phase.get("loads") or (None, None)
+    if old is None:
+        return between
+    loads = f"{'one load' if old == 1 else f'{old} loads'} each" if old == new else f"{old} and {new} loads"
+    return f"{loads}; {between}"
+
+
+def _points(change: float) -> str:
+    """A change in words' form: +3.2 %, -26 %."""
+    return _percent(change).replace("%", " %")
+
+
+def _bullet(title: str, sentence: str) -> Text:
+    return Text.assemble((title, "bold"), sentence)

@@ -1,0 +1,69 @@
+"""One experiment on one screen."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from datetime import datetime
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from expctl.views.queue import STYLES, duration, span
+
+STEPS = ("clear", "launch", "load", "warm", "measure", "collect")
+
+
+def render(item: dict[str, Any]) -> RenderableType:
+    """Header, step strip, why it ended and what to do, what ran."""
+    parts: list[RenderableType] = [
+        Text(f"{item['id']} {item['name']} · {item['host']} · spec {item['spec_hash'][:7]} · by {item['created_by']}", "bold"),
+        Text(item["status_text"], STYLES.get(item["outcome"] or "", "")),
+        Text(step_strip(item)),
+    ]
+    if item["where_text"]:
+        parts.append(Text(item["where_text"]))
+    if item["evidence"]:
+        parts.append(Text(f"evidence: {item['evidence']}"))
+    if item["remedy"] and item["outcome"] in {"failed", "invalid"}:
+        parts.append(Text(f"what to do: {item['remedy']}"))
+    parts.append(_facts(item))
+    return Group(*parts)
+
+
+def step_strip(item: dict[str, Any]) -> str:
+    """Such as `✓ clear 4s  ✓ launch 2s  ● load  ○ warm`."""
+    done = {step["name"]: step for step in item["steps"] if step["attempt"] == item["attempt"]}
+    return "  ".join(_step(name, done.get(name), item) for name in STEPS)
+
+
+def _step(name: str, step: dict[str, Any] | None, item: dict[str, Any]) -> str:
+    if step is None:
+        return f"○ {name}"
+    if step["finished_at"] is None:
+        return f"✗ {name}" if item["status"] == "finished" else f"● {name}"
+    seconds = (datetime.fromisoformat(step["finished_at"]) - datetime.fromisoformat(step["started_at"])).total_seconds()
+    return f"✓ {name} {span(seconds)}"
+
+
+def _facts(item: dict[str, Any]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    evidence = {step["name"]: step["evidence"] for step in item["steps"]}
+    argv = evidence.get("launch", {}).get("argv")
+    rows = (
+        ("submitted", item["created_at"]),
+        ("time", duration(item)),
+        ("attempt", str(item["attempt"])),
+        ("engine", " ".join(str(item["facts"].get(key) or "") for key in ("engine", "engine_version")).strip()),
+        ("command", shlex.join(argv) if argv else ""),
+        ("load", json.dumps(item["facts"]["load"], ensure_ascii=False) if item["facts"].get("load") else ""),
+        ("spec", json.dumps(item["spec"], ensure_ascii=False)),
+    )
+    for name, value in rows:
+        if value:
+            table.add_row(name, Text(value))
+    return table

@@ -1,0 +1,64 @@
+"""The queue as a table, and the night in one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+STYLES = {"succeeded": "green", "failed": "red", "invalid": "red", "cancelled": "dim"}
+
+
+def table(items: list[dict[str, Any]]) -> Table:
+    """ID, name, host, status, why or where, time."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for name, justify in (
+        ("ID", "right"),
+        ("NAME", "left"),
+        ("HOST", "left"),
+        ("STATUS", "left"),
+        ("WHY / WHERE", "left"),
+        ("TIME", "right"),
+    ):
+        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=name in {"ID", "TIME"})  # type: ignore[arg-type]
+    for item in items:
+        style = STYLES.get(item["outcome"] or "", "bold" if item["status"] == "running" else "")
+        cells = (str(item["id"]), item["name"], item["host"], Text(item["status_text"], style), item["where_text"], duration(item))
+        drawn.add_row(*cells)
+    return drawn
+
+
+def duration(item: dict[str, Any]) -> str:
+    """How long it ran, or has run; `-` before it began."""
+    if not item["started_at"]:
+        return "-"
+    start = datetime.fromisoformat(item["started_at"])
+    end = datetime.fromisoformat(item["finished_at"]) if item["finished_at"] else datetime.now(UTC)
+    return span((end - start).total_seconds())
+
+
+def span(seconds: float) -> str:
+    """Such as `41s`, `6m`, `1h05m`."""
+    whole = max(0, round(seconds))
+    if whole < 100:  # noqa: PLR2004 - two digits of seconds read well
+        return f"{whole}s"
+    minutes = whole // 60
+    return f"{minutes}m" if minutes < 100 else f"{minutes // 60}h{minutes % 60:02d}m"  # noqa: PLR2004 - as above
+
+
+def summary(items: list[dict[str, Any]], hosts: list[dict[str, Any]]) -> str:
+    """Such as `5 shown: 1 running, 4 succeeded · local busy`."""
+    counts = Counter(item["outcome"] or item["status"] for item in items)
+    parts = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    places = ", ".join(f"{host['name']} {_host_state(host)}" for host in hosts)
+    return f"{len(items)} shown: {parts}" + (f" · {places}" if places else "")
+
+
+def _host_state(host: dict[str, Any]) -> str:
+    if host["blocked"]:
+        return f"blocked: {host['blocked']}"
+    state = "busy" if host["busy"] else "silent: its worker is gone" if host["worker_silent"] else "idle"
+    return state + (" (simulated)" if host["simulated"] else "")

@@ -1,0 +1,81 @@
+"""Results as tables: a row per prompt and bench phase, units in the headers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+DASH = "-"
+
+
+def render(found: dict[str, Any]) -> RenderableType:
+    """Every bench phase of an experiment."""
+    item = found["experiment"]
+    parts: list[RenderableType] = [Text(f"{item['id']} {item['name']} · {item['status_text']}", "bold")]
+    first = found["first_request"]
+    if first and first["ttft_s"] is not None:
+        parts.append(Text(f"first request after the load: TTFT {first['ttft_s'] * 1000:.0f} ms (kept apart)"))
+    for phase in found["phases"]:
+        parts.extend(_phase(phase))
+    return Group(*parts)
+
+
+def _phase(phase: dict[str, Any]) -> list[RenderableType]:
+    summary = phase["summary"]
+    speed = f"{summary['output_tps']:.1f} tok/s together" if summary["output_tps"] is not None else "tokens not reported"
+    head = f"\nconcurrency {phase['concurrency']}: {summary['requests']} requests, {summary['failed']} failed, {speed}"
+    parts: list[RenderableType] = [Text(head, "bold"), _prompts(phase["requests"])]
+    if phase["speculation"]:
+        parts.append(Text(speculation_text(phase["speculation"])))
+    failed = [request for request in phase["requests"] if not request["ok"]]
+    parts.extend(Text(f"failed: {r['prompt']} #{r['repeat']}: {r['reason']} {r['error_message'] or ''}".rstrip(), "red") for r in failed)
+    return parts
+
+
+def _prompts(requests: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    headers = ("prompt", "n", "tok/s", "TTFT ms", "first answer ms", "TPOT ms", "tokens", "reasoning")
+    for name in headers:
+        table.add_column(name, justify="left" if name == "prompt" else "right")
+    for prompt in dict.fromkeys(request["prompt"] for request in requests):
+        ok = [request for request in requests if request["prompt"] == prompt and request["ok"]]
+        row = (
+            _mean(ok, lambda r: r["tps"], "{:.1f}"),
+            _mean(ok, lambda r: _ms(r["ttft_s"]), "{:.0f}"),
+            _mean(ok, lambda r: _ms(r["ttfa_s"]), "{:.0f}"),
+            _mean(ok, lambda r: _ms(r["tpot_s"]), "{:.2f}"),
+            _mean(ok, lambda r: r["completion_tokens"], "{:.0f}"),
+            _mean(ok, lambda r: r["reasoning_tokens"], "{:.0f}"),
+        )
+        table.add_row(prompt, str(len(ok)), *row)
+    return table
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1000
+
+
+def _mean(requests: list[dict[str, Any]], value: Callable[[dict[str, Any]], float | None], form: str) -> str:
+    """The mean over the ok requests that have the value; `-` where none has."""
+    values = [found for request in requests if (found := value(request)) is not None]
+    return form.format(sum(values) / len(values)) if values else DASH
+
+
+def speculation_text(found: dict[str, Any]) -> str:
+    """Speculation in one line; what is not reported is said to be so."""
+    if found["status"] != "on":
+        return f"speculation: {found['status'].replace('_', ' ')}"
+    parts = [f"speculation: mean acceptance length {found['mean_acceptance_length']:.2f}"]
+    if found["draft_acceptance_rate"] is not None:
+        parts.append(f"{found['draft_acceptance_rate']:.0%} of drafts accepted")
+    if found["per_position_acceptance"]:
+        parts.append("by position " + " ".join(f"{rate:.0%}" for rate in found["per_position_acceptance"]))
+    if found["effective_tokens_per_step"] is not None:
+        parts.append(f"{found['effective_tokens_per_step']:.2f} tokens per step")
+    if found["draft_coverage"] is not None:
+        parts.append(f"{found['draft_coverage']:.0%} of steps drafted")
+    return ", ".join(parts)

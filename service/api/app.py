@@ -1,0 +1,87 @@
+"""The API as an app: routes, problems, and the database it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib.metadata import version
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Response
+from pydantic import BaseModel
+
+from service.api import compare, experiments, problems
+from service.api.deps import ReadSession
+from service.api.schemas import HostOut, host_out
+from service.domain.events import Event
+from service.store import events, hosts, migrate
+from service.store.database import Database
+
+router = APIRouter()
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str
+    version: str
+
+
+class Readiness(BaseModel):
+    """What the service stands on."""
+
+    ready: bool
+    database: str
+    migration: str | None
+    migration_head: str
+
+
+@router.get("/healthz", tags=["health"])
+def healthz() -> Health:
+    """Whether the process answers."""
+    return Health(status="ok", version=version("expctl"))
+
+
+@router.get("/readyz", tags=["health"])
+def readyz(session: ReadSession, response: Response) -> Readiness:
+    """Whether the database answers and is at this version's migration."""
+    head, at = migrate.head(), migrate.current_of(session)
+    if at != head:
+        response.status_code = 503
+    return Readiness(ready=at == head, database="ok", migration=at, migration_head=head)
+
+
+@router.get("/v1/hosts", tags=["hosts"])
+def all_hosts(session: ReadSession) -> list[HostOut]:
+    """Every host."""
+    return [host_out(session, row) for row in hosts.every(session)]
+
+
+@router.get("/v1/hosts/{name}", tags=["hosts"])
+def one_host(session: ReadSession, name: str) -> HostOut:
+    """One host."""
+    return host_out(session, hosts.by_name(session, name))
+
+
+@router.get("/v1/events", tags=["events"])
+def all_events(session: ReadSession, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> list[Event]:
+    """Everything that happened, oldest first; ask again with the last id for more."""
+    return events.since(session, after)
+
+
+def create_app(database: Database) -> FastAPI:
+    """The app on a database that is migrated already."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
+        del app
+        yield {}
+        database.close()
+
+    app = FastAPI(title="expctl", version=version("expctl"), lifespan=lifespan)
+    app.state.database = database
+    problems.install(app)
+    app.include_router(router)
+    app.include_router(experiments.router)
+    app.include_router(compare.router)
+    return app

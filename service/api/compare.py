@@ -1,0 +1,32 @@
+"""/v1/compare: a baseline against one or more candidates."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from service.api.deps import ReadSession
+from service.domain.comparison import Comparison, compare
+from service.domain.errors import UsageError
+from service.store import experiments
+from service.store.arms import arm
+
+router = APIRouter(prefix="/v1/compare", tags=["results"])
+
+MOST = 50
+
+
+@router.get("", response_model_by_alias=True)
+def compare_experiments(
+    session: ReadSession,
+    base: Annotated[int, Query(ge=1, le=2**31 - 1)],
+    ids: Annotated[str, Query(pattern=r"^[1-9]\d{0,9}(,[1-9]\d{0,9})*$", max_length=600, description="ids with commas between them")],
+) -> Comparison | list[Comparison]:
+    """One comparison; a list of them, in order, where several candidates are named."""
+    candidates = [int(one) for one in ids.split(",")]
+    if len(candidates) > MOST or any(one > 2**31 - 1 for one in candidates):
+        raise UsageError("too many or too large ids", f"at most {MOST} candidates", "name fewer")
+    left = arm(session, experiments.get(session, base))
+    found = [compare(left, arm(session, experiments.get(session, one))) for one in candidates]
+    return found[0] if len(found) == 1 else found

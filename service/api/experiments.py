@@ -1,0 +1,110 @@
+"""/v1/experiments: submit, list, show, cancel, events, log, results."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Path, Query, Response
+
+from service.api.deps import ReadSession, User, WriteSession
+from service.api.schemas import (
+    ExperimentDetail,
+    ExperimentOut,
+    ExperimentPage,
+    LogPage,
+    LogPiece,
+    ResultsOut,
+    experiment_detail,
+    experiment_out,
+)
+from service.domain.events import Event
+from service.domain.spec import Spec
+from service.domain.specfile import Document, validate
+from service.domain.status import Status
+from service.store import events, experiments, results, steps
+
+router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+
+Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
+After = Annotated[int, Query(ge=0, le=2**62, description="go on after this id")]
+
+SPEC_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": Spec.model_json_schema(ref_template="#/components/schemas/{model}")}},
+    }
+}
+
+
+@router.post("", status_code=201)
+def submit(
+    session: WriteSession,
+    user: User,
+    response: Response,
+    body: Annotated[Any, Body(description="an experiment, with the keys of the experiment file")],
+) -> ExperimentOut:
+    """Queue one experiment."""
+    row = experiments.submit(session, validate(Document(body), "the request"), user)
+    response.headers["Location"] = f"/v1/experiments/{row.id}"
+    return experiment_out(session, row)
+
+
+@router.get("")
+def listing(
+    session: ReadSession,
+    status: Annotated[list[Status] | None, Query()] = None,
+    host: Annotated[str | None, Query(max_length=200)] = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+) -> ExperimentPage:
+    """Experiments, newest first."""
+    rows = experiments.listing(session, statuses=status, host=host, limit=limit + 1, before=before)
+    more = len(rows) > limit
+    rows = rows[:limit]
+    following = f"/v1/experiments?limit={limit}&before={rows[-1].id}" if more else None
+    if following and status:
+        following += "".join(f"&status={item}" for item in status)
+    if following and host:
+        following += f"&host={host}"
+    return ExperimentPage(items=[experiment_out(session, row) for row in rows], next=following)
+
+
+@router.get("/{experiment_id}")
+def show(session: ReadSession, experiment_id: Id) -> ExperimentDetail:
+    """One experiment with its steps."""
+    row = experiments.get(session, experiment_id)
+    return experiment_detail(session, row, steps.every(session, experiment_id))
+
+
+@router.post("/{experiment_id}/cancel")
+def cancel(session: WriteSession, user: User, experiment_id: Id) -> ExperimentOut:
+    """Ask for an end: a waiting experiment ends at once, a running one is stopped by its worker."""
+    return experiment_out(session, experiments.cancel(session, experiment_id, user))
+
+
+@router.get("/{experiment_id}/events")
+def experiment_events(session: ReadSession, experiment_id: Id, after: After = 0) -> list[Event]:
+    """What happened to one experiment, oldest first."""
+    experiments.get(session, experiment_id)
+    return events.since(session, after, experiment_id=experiment_id)
+
+
+@router.get("/{experiment_id}/logs")
+def logs(session: ReadSession, experiment_id: Id, after: After = 0, step: Annotated[str | None, Query(max_length=20)] = None) -> LogPage:
+    """The engine's log as copied, oldest first; ask again with the cursor for more."""
+    row = experiments.get(session, experiment_id)
+    pieces = steps.log_after(session, experiment_id, after, step=step)
+    cursor = pieces[-1].id or after if pieces else after
+    shown = [LogPiece.model_validate(piece, from_attributes=True) for piece in pieces]
+    return LogPage(pieces=shown, cursor=cursor, finished=row.status == Status.FINISHED and not pieces)
+
+
+@router.get("/{experiment_id}/results")
+def show_results(session: ReadSession, experiment_id: Id) -> ResultsOut:
+    """What was measured, so far or in the end."""
+    row = experiments.get(session, experiment_id)
+    return ResultsOut(
+        experiment=experiment_out(session, row),
+        phases=results.phases(session, experiment_id, row.attempt),
+        first_request=results.first_request(session, experiment_id, row.attempt),
+    )

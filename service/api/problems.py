@@ -1,0 +1,66 @@
+"""Every error as application/problem+json (RFC 9457), with the reason and what to do."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+
+from service.domain.errors import ExpctlError, Unavailable
+
+log = structlog.get_logger()
+
+
+def problem(status: int, slug: str, title: str, detail: str = "", **more: Any) -> JSONResponse:
+    """One problem document."""
+    body = {"type": f"/problems/{slug}", "title": title, "status": status, "detail": detail, "reason": slug, **more}
+    return JSONResponse(jsonable_encoder(body), status_code=status, media_type="application/problem+json")
+
+
+def install(app: FastAPI) -> None:
+    """Render every error of the app this way."""
+    app.add_exception_handler(ExpctlError, _ours)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(OperationalError, _database)
+    app.add_exception_handler(Exception, _unexpected)
+
+
+def _ours(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, ExpctlError)  # noqa: S101 - narrows what Starlette types loosely
+    return problem(error.http_status, error.slug, error.what, error.why, todo=error.todo)
+
+
+def _validation(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    errors = [{"where": ".".join(str(part) for part in item["loc"]), "what": item["msg"]} for item in error.errors()]
+    detail = "; ".join(f"{item['where']}: {item['what']}" for item in errors)
+    return problem(
+        HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "the request is not as documented", detail, errors=errors, todo="see /docs"
+    )
+
+
+def _http(request: Request, error: Exception) -> JSONResponse:
+    del request
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    slug = "not-found" if error.status_code == HTTPStatus.NOT_FOUND else "http-error"
+    return problem(error.status_code, slug, str(error.detail))
+
+
+def _database(request: Request, error: Exception) -> JSONResponse:
+    log.error("database unavailable", path=request.url.path, error=str(error))
+    return problem(Unavailable.http_status, Unavailable.slug, "the database does not answer", "", todo="try again; see /readyz")
+
+
+def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    log.error("unexpected error", path=request.url.path, exc_info=error)
+    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "expctl itself failed", "", todo="see the API's log")

@@ -1,0 +1,73 @@
+"""The words for where an experiment is: the same on the command line, in the API, on pages and in messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.domain.reasons import RULES, Reason
+from service.domain.status import Outcome, Status, StepName
+
+_AT_STEP = {
+    StepName.CLEAR: "Clearing the host",
+    StepName.LAUNCH: "Launching",
+    StepName.LOAD: "Loading",
+    StepName.WARM: "Warming up",
+    StepName.MEASURE: "Measuring",
+    StepName.COLLECT: "Collecting",
+}
+
+_LOAD_PHASE = {
+    "engine_init": "engine starting",
+    "weights_loading": "weights",
+    "torch_compile": "compiling",
+    "profiling_warmup": "profiling",
+    "kv_cache_init": "KV cache",
+    "cuda_graph_capture": "CUDA graphs",
+    "warmup": "warm-up",
+    "api_startup": "API starting",
+}
+
+
+def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None) -> str:
+    """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`."""
+    if status == Status.FINISHED:
+        if outcome == Outcome.SUCCEEDED:
+            return "Succeeded"
+        why = RULES[Reason(reason)].sentence if reason else "no reason recorded"
+        if outcome == Outcome.CANCELLED:
+            return "Cancelled"
+        word = "Invalid" if outcome == Outcome.INVALID else "Failed"
+        return f"{word} in {step}: {why}" if step else f"{word}: {why}"
+    if status == Status.STOPPING:
+        return "Stopping"
+    if status == Status.RUNNING:
+        return _AT_STEP[StepName(step)] if step else "Starting"
+    return "Held" if status == Status.HELD else "Queued"
+
+
+def where_text(status: Status, step: str | None, progress: Mapping[str, Any], ahead: int, detail: str) -> str:
+    """The WHY / WHERE column: what it waits for, how far it is, or what ended it."""
+    if status == Status.QUEUED:
+        return f"{ahead} ahead on its host" if ahead else "next on its host"
+    if status == Status.FINISHED:
+        return detail
+    if step == StepName.LOAD:
+        return load_text(progress)
+    if step == StepName.MEASURE and progress.get("requests"):
+        speed = f", {progress['tps']:.1f} tok/s" if progress.get("tps") is not None else ""
+        return f"c={progress['concurrency']}, request {progress['done']} of {progress['requests']}{speed}"
+    return ""
+
+
+def load_text(progress: Mapping[str, Any]) -> str:
+    """Such as `weights 29/64 (45 %)`."""
+    phase = progress.get("phase")
+    if not phase:
+        return ""
+    text = _LOAD_PHASE.get(str(phase), str(phase))
+    if progress.get("total"):
+        text += f" {progress.get('done')}/{progress['total']}"
+    if progress.get("percent") is not None:
+        text += f" ({progress['percent']:.0f} %)"
+    return text

@@ -1,0 +1,33 @@
+"""One class of settings, read from EXPCTL_* once at the edge."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_data_path
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """Everything that can be set from outside."""
+
+    model_config = SettingsConfigDict(env_prefix="EXPCTL_", extra="ignore")
+
+    data_dir: Path = Field(default_factory=lambda: user_data_path("expctl"))
+    """Database, engine logs and unit records of the embedded service."""
+    database_url: str = ""
+    """Empty: SQLite in the data folder."""
+    server: str = "http://127.0.0.1:8700"
+    """Where the command line finds the API."""
+
+    @property
+    def resolved_database_url(self) -> str:
+        """The database to use."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'expctl.db'}"
+
+
+def current_user() -> str:
+    """Who acts, for the audit trail: the login name of this process."""
+    return os.environ.get("USER") or os.environ.get("LOGNAME") or f"uid{os.getuid()}"

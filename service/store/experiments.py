@@ -1,0 +1,236 @@
+"""Experiments: submit, find, claim, and the one function that changes a status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import update
+from sqlmodel import Session, col, select
+
+from service.domain.errors import ClaimLost, Conflict, NotFound, SpecError
+from service.domain.events import EventType
+from service.domain.hashing import bench_hash, engine_hash, spec_hash
+from service.domain.reasons import RULES, Reason
+from service.domain.spec import Spec
+from service.domain.status import ACTIVE, MOVES, Outcome, Status, StepName
+from service.store import events, hosts
+from service.store.hosts import Lease
+from service.store.tables import ExperimentRow, HostRow, utc_now
+
+
+def submit(session: Session, spec: Spec, created_by: str, group_id: str | None = None) -> ExperimentRow:
+    """Queue an experiment. NotFound for an unknown host; SpecError for a baseline that does not exist."""
+    host = hosts.by_name(session, spec.host)
+    row = ExperimentRow(
+        group_id=group_id,
+        name=spec.name,
+        host_id=host.id or 0,
+        created_by=created_by,
+        spec=spec.model_dump(mode="json"),
+        spec_hash=spec_hash(spec),
+        engine_hash=engine_hash(spec),
+        bench_hash=bench_hash(spec.bench),
+        served_model=spec.engine.model_id,
+        priority=spec.priority,
+        baseline_id=_baseline(session, spec),
+    )
+    session.add(row)
+    session.flush()
+    events.emit(session, EventType.EXPERIMENT_SUBMITTED, created_by, host=host.name, experiment_id=row.id, data={"name": row.name})
+    return row
+
+
+def _baseline(session: Session, spec: Spec) -> int | None:
+    """A baseline named by id must exist; one named by name is looked up when results are compared, so it may come later."""
+    if not isinstance(spec.baseline, int):
+        return None
+    if session.get(ExperimentRow, spec.baseline) is None:
+        raise SpecError(
+            f"baseline {spec.baseline} does not exist", "there is no experiment of that id", "give an id from `expctl queue`, or a name"
+        )
+    return spec.baseline
+
+
+def get(session: Session, experiment_id: int) -> ExperimentRow:
+    """One experiment, or NotFound."""
+    row = session.get(ExperimentRow, experiment_id)
+    if row is None:
+        raise NotFound(f"experiment {experiment_id} does not exist", "there is no experiment of that id", "see `expctl queue`")
+    return row
+
+
+def host_name(session: Session, row: ExperimentRow) -> str:
+    """The name of an experiment's host."""
+    host = session.get(HostRow, row.host_id)
+    return host.name if host is not None else "?"
+
+
+def listing(
+    session: Session, *, statuses: Iterable[str] | None = None, host: str | None = None, limit: int = 100, before: int | None = None
+) -> list[ExperimentRow]:
+    """Newest first; `before` is the id to go on from."""
+    query = select(ExperimentRow).order_by(col(ExperimentRow.id).desc()).limit(limit)
+    if statuses:
+        query = query.where(col(ExperimentRow.status).in_(list(statuses)))
+    if host is not None:
+        query = query.where(ExperimentRow.host_id == hosts.by_name(session, host).id)
+    if before is not None:
+        query = query.where(col(ExperimentRow.id) < before)
+    return list(session.exec(query))
+
+
+def queue_position(session: Session, row: ExperimentRow) -> int:
+    """How many experiments of its host run or wait before this one."""
+    ahead = select(ExperimentRow.id, ExperimentRow.priority, ExperimentRow.status).where(
+        ExperimentRow.host_id == row.host_id, col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE])
+    )
+    mine = (-row.priority, row.id or 0)
+    return sum(
+        1
+        for other_id, priority, status in session.exec(ahead)
+        if other_id != row.id and (status in ACTIVE or (-priority, other_id or 0) < mine)
+    )
+
+
+def named(session: Session, name: str, *, succeeded: bool = False) -> ExperimentRow | None:
+    """The latest experiment of that name."""
+    query = select(ExperimentRow).where(ExperimentRow.name == name).order_by(col(ExperimentRow.id).desc())
+    if succeeded:
+        query = query.where(ExperimentRow.outcome == Outcome.SUCCEEDED)
+    return session.exec(query.limit(1)).one_or_none()
+
+
+def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[ExperimentRow, bool] | None:
+    """The experiment this lease's holder works on next, and whether it is adopted from another worker.
+
+    One that is already active on the host comes first; it is stamped with the new fence, so that a former holder's writes
+    fail. Else the next due one by priority, then age.
+    """
+    hosts.guard(session, lease)
+    active = session.exec(
+        select(ExperimentRow).where(ExperimentRow.host_id == lease.host_id, col(ExperimentRow.status).in_(list(ACTIVE))).with_for_update()
+    ).one_or_none()
+    if active is not None:
+        adopted = active.fence != lease.fence
+        active.recoveries += int(adopted)
+        active.fence, active.shift_id = lease.fence, shift_id
+        session.add(active)
+        return active, adopted
+    due = session.exec(
+        select(ExperimentRow)
+        .where(ExperimentRow.host_id == lease.host_id, ExperimentRow.status == Status.QUEUED)
+        .order_by(col(ExperimentRow.priority).desc(), col(ExperimentRow.id))
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    ).one_or_none()
+    if due is None:
+        return None
+    values = {"fence": lease.fence, "shift_id": shift_id, "started_at": utc_now()}
+    _move(session, due.id or 0, {Status.QUEUED}, Status.RUNNING, values)
+    session.refresh(due)
+    events.emit(
+        session, EventType.EXPERIMENT_STARTED, f"worker:{lease.owner}", host=lease.host, experiment_id=due.id, data={"attempt": due.attempt}
+    )
+    return due, False
+
+
+def has_work(session: Session, host: str) -> bool:
+    """Whether anything on this host is due or waits to be adopted."""
+    query = (
+        select(ExperimentRow.id)
+        .join(HostRow, col(HostRow.id) == ExperimentRow.host_id)
+        .where(HostRow.name == host, col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE]))
+    )
+    return session.exec(query.limit(1)).one_or_none() is not None
+
+
+def _move(
+    session: Session, experiment_id: int, expected: set[Status], to: Status, values: dict[str, Any], fence: int | None = None
+) -> None:
+    """Change a status by compare-and-set. ClaimLost when the row is no longer as expected."""
+    if any(to not in MOVES[status] for status in expected):
+        raise Conflict(f"experiment {experiment_id} cannot become {to}", f"not allowed from {', '.join(sorted(expected))}")
+    statement = update(ExperimentRow).where(col(ExperimentRow.id) == experiment_id, col(ExperimentRow.status).in_(list(expected)))
+    if fence is not None:
+        statement = statement.where(col(ExperimentRow.fence) == fence)
+    statement = statement.values(status=to, **values).execution_options(synchronize_session=False)
+    if session.execute(statement.returning(col(ExperimentRow.id))).one_or_none() is None:
+        raise ClaimLost(f"experiment {experiment_id} is no longer {' or '.join(sorted(expected))} under this claim")
+
+
+def finish(session: Session, lease: Lease, experiment_id: int, outcome: Outcome, reason: Reason | None, detail: str, evidence: str) -> None:
+    """End an experiment this lease works on."""
+    hosts.guard(session, lease)
+    values = {"outcome": outcome, "reason": reason, "detail": detail, "evidence": evidence, "finished_at": utc_now()}
+    _move(session, experiment_id, {Status.RUNNING, Status.STOPPING}, Status.FINISHED, values, lease.fence)
+    data = {"outcome": outcome, "reason": reason, "detail": detail}
+    events.emit(session, EventType.EXPERIMENT_FINISHED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)
+
+
+def requeue(session: Session, lease: Lease, experiment_id: int, reason: Reason, detail: str) -> bool:
+    """Give an experiment back to the queue for another attempt if the reason's rule allows one more."""
+    hosts.guard(session, lease)
+    row = get(session, experiment_id)
+    if row.attempt > RULES[reason].retry.times or row.status != Status.RUNNING:
+        return False
+    values: dict[str, Any] = {"attempt": row.attempt + 1, "step": None, "detail": detail, "progress": {}, "fence": None, "started_at": None}
+    _move(session, experiment_id, {Status.RUNNING}, Status.QUEUED, values, lease.fence)
+    data = {"reason": reason, "detail": detail, "attempt": row.attempt + 1}
+    events.emit(session, EventType.EXPERIMENT_REQUEUED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)
+    return True
+
+
+def cancel(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
+    """Ask for an end. A waiting experiment ends at once; a running one becomes `stopping` and its worker ends it."""
+    row = get(session, experiment_id)
+    if row.status == Status.FINISHED:
+        raise Conflict(f"experiment {experiment_id} has already finished", f"outcome: {row.outcome}", "nothing is left to cancel")
+    if row.status == Status.STOPPING:
+        return row
+    host = host_name(session, row)
+    events.emit(session, EventType.EXPERIMENT_CANCEL_REQUESTED, actor, host=host, experiment_id=row.id)
+    if row.status == Status.RUNNING:
+        _move(session, experiment_id, {Status.RUNNING}, Status.STOPPING, {})
+    else:
+        reason = Reason.CANCELLED_BY_USER
+        values = {"outcome": Outcome.CANCELLED, "reason": reason, "detail": f"by {actor}", "finished_at": utc_now()}
+        _move(session, experiment_id, {Status(row.status)}, Status.FINISHED, values)
+        data = {"outcome": Outcome.CANCELLED, "reason": reason, "detail": f"by {actor}"}
+        events.emit(session, EventType.EXPERIMENT_FINISHED, actor, host=host, experiment_id=row.id, data=data)
+    session.refresh(row)
+    return row
+
+
+def status_of(session: Session, experiment_id: int) -> Status:
+    """Only the status, for the worker's poll."""
+    return Status(session.exec(select(ExperimentRow.status).where(ExperimentRow.id == experiment_id)).one())
+
+
+def note_step(session: Session, lease: Lease, experiment_id: int, step: StepName) -> None:
+    """Remember the step an experiment is at."""
+    _stamp(session, lease, experiment_id, {"step": step})
+
+
+def note_progress(session: Session, lease: Lease, experiment_id: int, progress: dict[str, Any]) -> None:
+    """Remember the latest progress."""
+    _stamp(session, lease, experiment_id, {"progress": progress})
+
+
+def add_facts(session: Session, lease: Lease, experiment_id: int, facts: dict[str, Any]) -> None:
+    """Add provenance."""
+    merged = get(session, experiment_id).facts | facts
+    _stamp(session, lease, experiment_id, {"facts": merged})
+
+
+def _stamp(session: Session, lease: Lease, experiment_id: int, values: dict[str, Any]) -> None:
+    hosts.guard(session, lease)
+    statement = (
+        update(ExperimentRow)
+        .where(col(ExperimentRow.id) == experiment_id, col(ExperimentRow.fence) == lease.fence, col(ExperimentRow.status).in_(list(ACTIVE)))
+        .values(**values)
+        .returning(col(ExperimentRow.id))
+        .execution_options(synchronize_session=False)
+    )
+    if session.execute(statement).one_or_none() is None:
+        raise ClaimLost(f"experiment {experiment_id} is no longer ours")

@@ -1,0 +1,262 @@
+"""The tables. Invariants live here, where no code can forget them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, CheckConstraint, Column, Index, MetaData, Text, UniqueConstraint, text
+from sqlmodel import Field, SQLModel
+
+from service.store.database import UtcDateTime
+
+NAMING = {
+    "ix": "ix_%(column_0_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+SQLModel.metadata.naming_convention = NAMING
+metadata: MetaData = SQLModel.metadata
+
+
+def utc_now() -> datetime:
+    """Now, aware."""
+    return datetime.now(UTC)
+
+
+def _time(*, nullable: bool = True) -> Any:
+    return Column(UtcDateTime(), nullable=nullable)
+
+
+def _json() -> Any:
+    return Column(JSON, nullable=False)
+
+
+class HostRow(SQLModel, table=True):
+    """A host, and the one lease on it."""
+
+    __tablename__ = "hosts"
+    __table_args__ = (UniqueConstraint("name"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    name: str
+    transport: str = "local"
+    config: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    blocked: str | None = Field(default=None, sa_column=Column(Text))
+    """Why nothing may start here, in words; null when free."""
+    lease_owner: str | None = None
+    lease_token: str | None = None
+    lease_expires: float | None = None
+    """Seconds since 1970 by the database's clock."""
+    fence: int = 0
+    """Grows with every claim; a writer with an older one has lost the host."""
+    worker_silent: bool = False
+
+
+class ShiftRow(SQLModel, table=True):
+    """One stretch of work on a host."""
+
+    __tablename__ = "shifts"
+    __table_args__ = (
+        Index(
+            "uq_shifts_open_host",
+            "host_id",
+            unique=True,
+            sqlite_where=text("closed_at IS NULL"),
+            postgresql_where=text("closed_at IS NULL"),
+        ),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    host_id: int = Field(foreign_key="hosts.id")
+    opened_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    closed_at: datetime | None = Field(default=None, sa_column=_time())
+    closing: str | None = None
+
+
+class ExperimentRow(SQLModel, table=True):
+    """One experiment and where it is."""
+
+    __tablename__ = "experiments"
+    __table_args__ = (
+        # Two active experiments on one host are impossible, whatever the code does.
+        Index(
+            "uq_experiments_active_host",
+            "host_id",
+            unique=True,
+            sqlite_where=text("status IN ('running', 'stopping')"),
+            postgresql_where=text("status IN ('running', 'stopping')"),
+        ),
+        Index("ix_experiments_queue", "host_id", "status", "priority", "id"),
+        CheckConstraint("status IN ('held', 'queued', 'running', 'stopping', 'finished')", name="status"),
+        CheckConstraint("(status = 'finished') = (outcome IS NOT NULL)", name="outcome_when_finished"),
+        CheckConstraint("(status = 'finished') = (finished_at IS NOT NULL)", name="time_when_finished"),
+        CheckConstraint("outcome IS NULL OR outcome = 'succeeded' OR reason IS NOT NULL", name="reason_unless_succeeded"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    group_id: str | None = None
+    name: str = Field(index=True)
+    host_id: int = Field(foreign_key="hosts.id")
+    created_by: str
+    status: str = "queued"
+    step: str | None = None
+    outcome: str | None = None
+    reason: str | None = None
+    detail: str = Field(default="", sa_column=Column(Text, nullable=False))
+    """The sentence behind the reason: figures, names."""
+    evidence: str = Field(default="", sa_column=Column(Text, nullable=False))
+    """The line a person would point at."""
+    spec: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    spec_hash: str = Field(index=True)
+    engine_hash: str
+    bench_hash: str
+    served_model: str = ""
+    priority: int = 0
+    baseline_id: int | None = Field(default=None, foreign_key="experiments.id")
+    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    started_at: datetime | None = Field(default=None, sa_column=_time())
+    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    attempt: int = 1
+    shift_id: int | None = Field(default=None, foreign_key="shifts.id")
+    fence: int | None = None
+    """The fence of the claim that works on it."""
+    recoveries: int = 0
+    """How often another worker took it over."""
+    progress: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    """Latest load or bench progress, for whoever looks."""
+    facts: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    """Provenance: versions, argv, GPUs, client lag."""
+
+
+class StepRow(SQLModel, table=True):
+    """One step of one attempt: what was found and done, so that another worker can go on from here."""
+
+    __tablename__ = "steps"
+    __table_args__ = (UniqueConstraint("experiment_id", "attempt", "name"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    experiment_id: int = Field(foreign_key="experiments.id")
+    attempt: int
+    name: str
+    started_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    unit: str | None = None
+    invocation_id: str | None = None
+    cursor: str | None = None
+    evidence: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+
+
+class BenchPhaseRow(SQLModel, table=True):
+    """One bench phase: a concurrency level, the warm-up, or the first request after the load."""
+
+    __tablename__ = "bench_phases"
+    __table_args__ = (
+        Index("ix_bench_phases_experiment", "experiment_id", "id"),
+        CheckConstraint("kind IN ('first_request', 'warmup', 'measured')", name="kind"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    experiment_id: int = Field(foreign_key="experiments.id")
+    attempt: int
+    load: int = 1
+    """Which load of this configuration."""
+    kind: str
+    concurrency: int
+    started_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    superseded: bool = False
+    """Cut before it ended; its rows stay but count for nothing."""
+    summary: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+
+
+class RequestRow(SQLModel, table=True):
+    """One request of a bench phase; columns as in `RequestResult`."""
+
+    __tablename__ = "requests"
+    __table_args__ = (Index("ix_requests_phase", "bench_phase_id", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    bench_phase_id: int = Field(foreign_key="bench_phases.id")
+    prompt: str
+    repeat: int
+    ok: bool
+    reason: str | None = None
+    http_status: int | None = None
+    finish_reason: str | None = None
+    ttft_s: float | None = None
+    ttfa_s: float | None = None
+    tpot_s: float | None = None
+    e2e_s: float | None = None
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    tokens_from: str | None = None
+    estimated_tokens: int | None = None
+    tps: float | None = None
+    itl_ms: list[float] = Field(default_factory=list, sa_column=_json())
+    text: str = Field(default="", sa_column=Column(Text, nullable=False))
+    reasoning_text: str = Field(default="", sa_column=Column(Text, nullable=False))
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_column=_json())
+    error_code: int | None = None
+    error_message: str | None = Field(default=None, sa_column=Column(Text))
+    warnings: list[str] = Field(default_factory=list, sa_column=_json())
+
+
+class SpeculationRow(SQLModel, table=True):
+    """What speculation did over a bench phase, or over one request of it."""
+
+    __tablename__ = "speculation"
+    __table_args__ = (Index("ix_speculation_phase", "bench_phase_id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    bench_phase_id: int = Field(foreign_key="bench_phases.id")
+    request_id: int | None = Field(default=None, foreign_key="requests.id")
+    status: str
+    source: str | None = None
+    drafts: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+    mean_acceptance_length: float | None = None
+    draft_acceptance_rate: float | None = None
+    per_position_acceptance: list[float] | None = Field(default=None, sa_column=Column(JSON))
+    effective_tokens_per_step: float | None = None
+    draft_coverage: float | None = None
+    per_engine: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    comparable: bool = True
+    warnings: list[str] = Field(default_factory=list, sa_column=_json())
+
+
+class EventRow(SQLModel, table=True):
+    """What happened, in the order it happened."""
+
+    __tablename__ = "events"
+    __table_args__ = (Index("ix_events_experiment", "experiment_id", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    type: str
+    actor: str
+    host: str | None = None
+    experiment_id: int | None = Field(default=None, foreign_key="experiments.id")
+    data: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+
+
+class LogRow(SQLModel, table=True):
+    """A bounded piece of an engine's log, copied as it was read."""
+
+    __tablename__ = "log_chunks"
+    __table_args__ = (Index("ix_log_chunks_experiment", "experiment_id", "id"), {"sqlite_autoincrement": True})
+
+    id: int | None = Field(default=None, primary_key=True)
+    experiment_id: int = Field(foreign_key="experiments.id")
+    attempt: int
+    step: str
+    at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    text: str = Field(sa_column=Column(Text, nullable=False))

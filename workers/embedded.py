@@ -1,0 +1,30 @@
+"""The polling door to a shift: looks into the database every second, without any broker."""
+
+from __future__ import annotations
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.domain.errors import ClaimLost
+from service.store import experiments
+from workers.shift import Worker, run_shift
+
+log = structlog.get_logger()
+
+POLL_S = 0.5
+
+
+def work(worker: Worker, host: str) -> None:
+    """Run shifts on a host as long as nobody asks to stop."""
+    while not worker.stop.is_set():
+        try:
+            with worker.database.read() as session:
+                due = experiments.has_work(session, host)
+            if due:
+                run_shift(worker, host)
+        except ClaimLost as lost:
+            log.warning("claim lost", host=host, why=str(lost))
+        except SQLAlchemyError as error:
+            # What runs on the host goes on; it is adopted as soon as the database answers again.
+            log.warning("database error", host=host, error=str(error))
+        worker.stop.wait(POLL_S)

@@ -1,0 +1,158 @@
+"""The steps' Recorder on the real store: every write is fenced, each in a transaction of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from service.domain.errors import ClaimLost
+from service.domain.events import EventType
+from service.domain.measurement import PhaseSummary, RequestResult
+from service.domain.speculation import Speculation
+from service.domain.status import Status, StepName
+from service.store import events, experiments, results, steps
+from service.store.database import Database
+from service.store.hosts import Lease
+from service.store.tables import StepRow, utc_now
+from workers.heart import Heart
+from workers.steps.base import Cancelled, HandOver, PhaseKind
+
+STATUS_EVERY_S = 1.0
+"""How often the status is read to see a cancel."""
+
+
+class StoreRecorder:
+    """Writes down one experiment's attempt."""
+
+    def __init__(self, database: Database, lease: Lease, heart: Heart, stop: threading.Event, experiment_id: int, attempt: int) -> None:
+        self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
+        self._id, self._attempt = experiment_id, attempt
+        self._step: StepRow | None = None
+        self._cursor: str | None = None
+        self._looked = float("-inf")
+
+    # What the runner calls.
+
+    def begin(self, name: StepName) -> None:
+        """Begin a step or take it up again."""
+        with self._database.write() as session:
+            self._step = steps.begin(session, self._lease, self._id, self._attempt, name)
+            found = [row.cursor for row in steps.every(session, self._id) if row.attempt == self._attempt and row.cursor]
+        self._cursor = found[-1] if found else None
+
+    def end(self) -> None:
+        """End the step that was begun."""
+        with self._database.write() as session:
+            steps.end(session, self._lease, self._row.id or 0)
+
+    def finished(self, name: StepName) -> bool:
+        """Whether a step was done before."""
+        with self._database.read() as session:
+            row = steps.find(session, self._id, self._attempt, name)
+        return row is not None and row.finished_at is not None
+
+    @property
+    def _row(self) -> StepRow:
+        if self._step is None:
+            raise RuntimeError("no step was begun")
+        return self._step
+
+    # What the steps call.
+
+    def check(self) -> None:
+        """See whether to stop."""
+        self._heart.tick()
+        if self._heart.lost.is_set():
+            raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
+        if self._stop.is_set():
+            raise HandOver
+        if time.monotonic() - self._looked < STATUS_EVERY_S:
+            return
+        with self._database.read() as session:
+            status = experiments.status_of(session, self._id)
+        self._looked = time.monotonic()
+        if status == Status.STOPPING:
+            raise Cancelled
+
+    def note(self, *, evidence: dict[str, Any] | None = None, unit: str | None = None, invocation_id: str | None = None) -> None:
+        """Keep what was found."""
+        values = {key: value for key, value in (("unit", unit), ("invocation_id", invocation_id)) if value is not None}
+        with self._database.write() as session:
+            steps.note(session, self._lease, self._row.id or 0, evidence=evidence, **values)
+
+    def _launched(self) -> StepRow | None:
+        with self._database.read() as session:
+            return steps.find(session, self._id, self._attempt, StepName.LAUNCH)
+
+    def invocation(self) -> str | None:
+        """The invocation that launch recorded."""
+        row = self._launched()
+        return row.invocation_id if row else None
+
+    def since_launch_s(self) -> float:
+        """Seconds since launch began."""
+        row = self._launched()
+        return (utc_now() - row.started_at).total_seconds() if row else 0.0
+
+    def cursor(self) -> str | None:
+        """How far the log was copied."""
+        return self._cursor
+
+    def copy_log(self, lines: tuple[str, ...], cursor: str) -> None:
+        """Copy log lines and move the cursor at once."""
+        with self._database.write() as session:
+            steps.append_log(session, self._lease, self._row, lines, cursor)
+        self._cursor = cursor
+
+    def copied_log(self) -> Iterable[str]:
+        """Every line copied so far in this attempt."""
+        after = 0
+        while True:
+            with self._database.read() as session:
+                pieces = steps.log_after(session, self._id, after)
+            if not pieces:
+                return
+            for piece in pieces:
+                after = piece.id or after
+                if piece.attempt == self._attempt:
+                    yield from piece.text.split("\n")
+
+    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
+        """Show how far it is."""
+        kind = EventType.LOAD_PROGRESS if event == "load" else EventType.BENCH_PROGRESS
+        with self._database.write() as session:
+            experiments.note_progress(session, self._lease, self._id, data)
+            events.emit(session, kind, f"worker:{self._lease.owner}", host=self._lease.host, experiment_id=self._id, data=data)
+
+    def facts(self, data: dict[str, Any]) -> None:
+        """Add provenance."""
+        with self._database.write() as session:
+            experiments.add_facts(session, self._lease, self._id, data)
+
+    def measured_levels(self) -> set[int]:
+        """Levels measured whole."""
+        with self._database.read() as session:
+            return {phase.concurrency for phase in results.phases(session, self._id, self._attempt)}
+
+    def begin_phase(self, kind: PhaseKind, concurrency: int) -> int:
+        """Begin a bench phase."""
+        with self._database.write() as session:
+            return results.begin_phase(session, self._lease, self._id, self._attempt, kind, concurrency)
+
+    def add_request(self, phase: int, result: RequestResult) -> None:
+        """Keep one request."""
+        with self._database.write() as session:
+            results.add_request(session, self._lease, phase, result)
+
+    def end_phase(self, phase: int, summary: PhaseSummary | None, speculation: Speculation | None) -> None:
+        """End a bench phase."""
+        with self._database.write() as session:
+            results.end_phase(session, self._lease, phase, summary, speculation)
+
+    def failed_requests(self) -> list[RequestResult]:
+        """Measured requests that were not ok."""
+        with self._database.read() as session:
+            measured = results.phases(session, self._id, self._attempt)
+        return [request for phase in measured for request in phase.requests if not request.ok]

@@ -1,0 +1,151 @@
+"""What a step is given and what it may raise. Steps know no store: they tell a Recorder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from service.domain.measurement import PhaseSummary, RequestResult
+from service.domain.reasons import Reason
+from service.domain.spec import Spec
+from service.domain.speculation import Speculation
+from workers.engines.base import Engine
+from workers.hosts.base import Host, UnitPhase, UnitState
+
+PhaseKind = Literal["first_request", "warmup", "measured"]
+
+
+class StepFailed(Exception):
+    """The experiment cannot go on. The reason's rule says what that means and whether it may be tried again."""
+
+    def __init__(self, reason: Reason, detail: str, evidence: str = "") -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+        self.evidence = evidence
+
+
+class Cancelled(Exception):
+    """A person asked for an end."""
+
+
+class HandOver(Exception):
+    """This worker was asked to go: leave the unit running for the next one."""
+
+
+class Clock(Protocol):
+    """Time as the steps see it, so that tests need not wait."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+
+
+class Recorder(Protocol):
+    """Where a step writes down what it sees, and where it learns that it should stop."""
+
+    def check(self) -> None:
+        """Raise Cancelled, HandOver or ClaimLost where there is cause. Called before each side effect and in each poll."""
+
+    def note(self, *, evidence: dict[str, Any] | None = None, unit: str | None = None, invocation_id: str | None = None) -> None:
+        """Keep what was found, for whoever goes on from here."""
+
+    def invocation(self) -> str | None:
+        """The invocation id that the launch step recorded."""
+
+    def since_launch_s(self) -> float:
+        """Seconds since the launch step began, also across workers."""
+
+    def cursor(self) -> str | None:
+        """How far the unit's log was copied."""
+
+    def copy_log(self, lines: tuple[str, ...], cursor: str) -> None:
+        """Copy log lines and move the cursor at once."""
+
+    def copied_log(self) -> Iterable[str]:
+        """Every line copied so far in this attempt."""
+
+    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
+        """Show how far it is."""
+
+    def facts(self, data: dict[str, Any]) -> None:
+        """Add provenance."""
+
+    def measured_levels(self) -> set[int]:
+        """Levels of concurrency that were measured whole."""
+
+    def begin_phase(self, kind: PhaseKind, concurrency: int) -> int:
+        """Begin a bench phase; one cut before counts no more."""
+
+    def add_request(self, phase: int, result: RequestResult) -> None:
+        """Keep one request."""
+
+    def end_phase(self, phase: int, summary: PhaseSummary | None, speculation: Speculation | None) -> None:
+        """End a bench phase."""
+
+    def failed_requests(self) -> list[RequestResult]:
+        """Requests of measured phases that were not ok."""
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """Everything a step may use."""
+
+    experiment_id: int
+    spec: Spec
+    unit: str
+    port: int
+    address: str
+    """Where the load client reaches the engine, such as http://127.0.0.1:8001."""
+    host: Host
+    engine: Engine
+    recorder: Recorder
+    clock: Clock
+
+    def living_unit(self) -> UnitState | None:
+        """The unit as recorded at launch, alive; StepFailed if it is gone or another one. None for an endpoint."""
+        if not self.engine.owns_process:
+            return None
+        state = self.host.unit(self.unit)
+        if state.phase == UnitPhase.UNKNOWN:
+            raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {self.unit} could not be read")
+        if state.phase != UnitPhase.ACTIVE:
+            raise StepFailed(Reason.ENGINE_DEAD, f"{self.unit} is {state.phase}{ending(state)}", last_words(self))
+        if state.invocation_id != self.recorder.invocation():
+            raise StepFailed(Reason.SERVER_RESTARTED_DURING_RUN, f"{self.unit} was started again by somebody else")
+        return state
+
+
+def ending(state: UnitState) -> str:
+    """How a unit ended, in words."""
+    if state.signal is not None:
+        return f" (signal {state.signal})"
+    return "" if state.exit_status is None else f" (exit status {state.exit_status})"
+
+
+def follow_log(ctx: StepContext) -> tuple[str, ...]:
+    """Copy what the unit has logged since, in bounded pieces, and give the new lines."""
+    if not ctx.engine.owns_process:
+        return ()
+    found: list[str] = []
+    while True:
+        chunk = ctx.host.read_log(ctx.unit, ctx.recorder.cursor())
+        if chunk.lines or chunk.cursor != ctx.recorder.cursor():
+            ctx.recorder.copy_log(chunk.lines, chunk.cursor)
+        found.extend(chunk.lines)
+        if chunk.at_end or not chunk.lines:
+            return tuple(found)
+
+
+def last_words(ctx: StepContext) -> str:
+    """The root cause that the log names, else its last line."""
+    follow_log(ctx)
+    reader = ctx.engine.load_log()
+    last = ""
+    for line in ctx.recorder.copied_log():
+        reader.feed([line])
+        last = line.strip() or last
+    return reader.progress.evidence or last

@@ -1,0 +1,36 @@
+"""launch: have the unit running, started now or found running, and know which invocation it is."""
+
+from __future__ import annotations
+
+from service.domain.reasons import Reason
+from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
+from workers.steps.base import StepContext, StepFailed
+
+
+def launch(ctx: StepContext) -> None:
+    """Start the unit, unless it already runs as ours."""
+    wanted = ctx.engine.launch()
+    if wanted is None:
+        ctx.recorder.note(evidence={"launched": "nothing: the endpoint serves already"})
+        return
+    definition = UnitDefinition(name=ctx.unit, argv=wanted.argv, env=wanted.env, cwd=wanted.cwd)
+    state = ctx.host.unit(ctx.unit)
+    if state.phase == UnitPhase.UNKNOWN:
+        raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {ctx.unit} could not be read")
+    # An ended unit whose start is recorded has had its chance: the load step reads from its log why it ended.
+    recorded = ctx.recorder.invocation()
+    if recorded is None or (state.phase != UnitPhase.ACTIVE and state.invocation_id != recorded):
+        state = _start(ctx, definition)
+    ctx.recorder.note(
+        unit=ctx.unit,
+        invocation_id=state.invocation_id,
+        evidence={"argv": list(wanted.argv), "pid": state.main_pid, "port": wanted.port, "seen_argv": list(state.argv)},
+    )
+
+
+def _start(ctx: StepContext, definition: UnitDefinition) -> UnitState:
+    ctx.recorder.check()
+    try:
+        return ctx.host.start_unit(definition)
+    except HostError as error:
+        raise StepFailed(Reason(error.reason), error.evidence, error.evidence) from error

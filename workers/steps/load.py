@@ -1,0 +1,127 @@
+"""load: follow the engine's log until our process owns the port, the model is right and one token came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from service.domain.reasons import Reason
+from workers.engines.base import LoadLog, LoadProgress, Readiness
+from workers.hosts.base import UnitPhase
+from workers.steps.base import StepContext, StepFailed, ending, follow_log
+
+POLL_S = 0.5
+ENDPOINT_PATIENCE_S = 30.0
+"""How long an endpoint, which should serve already, may keep us waiting."""
+
+
+@dataclass
+class _Watch:
+    """When there was last a sign of progress."""
+
+    since: float
+    gpu_mib: int | None = None
+
+
+def load(ctx: StepContext) -> None:
+    """Until ready, or until it is clear that it will not be."""
+    reader = ctx.engine.load_log()
+    progress = reader.feed(ctx.recorder.copied_log())
+    watch = _Watch(ctx.clock.monotonic())
+    while True:
+        ctx.recorder.check()
+        progress = _read_log(ctx, reader, progress, watch)
+        _still_running(ctx, reader)
+        readiness = _probe(ctx)
+        if readiness is not None and readiness.ready:
+            _remember(ctx, progress, readiness)
+            return
+        _give_up_where_due(ctx, watch, progress, readiness)
+        ctx.clock.wait(POLL_S)
+
+
+def _read_log(ctx: StepContext, reader: LoadLog, before: LoadProgress, watch: _Watch) -> LoadProgress:
+    lines = follow_log(ctx)
+    if not lines:
+        return before
+    watch.since = ctx.clock.monotonic()
+    progress = reader.feed(lines)
+    if _shown(progress) != _shown(before):
+        ctx.recorder.progress(_shown(progress), event="load")
+    return progress
+
+
+def _shown(progress: LoadProgress) -> dict[str, Any]:
+    return {"phase": progress.phase, "stage": progress.stage, "done": progress.done, "total": progress.total, "percent": progress.percent}
+
+
+def _still_running(ctx: StepContext, reader: LoadLog) -> None:
+    if not ctx.engine.owns_process:
+        return
+    state = ctx.host.unit(ctx.unit)
+    if state.phase == UnitPhase.UNKNOWN:
+        raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {ctx.unit} could not be read")
+    if state.phase == UnitPhase.ACTIVE:
+        if state.invocation_id != ctx.recorder.invocation():
+            raise StepFailed(Reason.SERVER_RESTARTED_DURING_RUN, f"{ctx.unit} was started again by somebody else")
+        return
+    progress = reader.feed(follow_log(ctx))
+    last = next((line for line in reversed(list(ctx.recorder.copied_log())) if line.strip()), "")
+    reason = progress.reason or (Reason.EXEC_FAILED if state.exit_status == 127 else Reason.ENGINE_DEAD)  # noqa: PLR2004 - the shell's status for it
+    raise StepFailed(reason, f"{ctx.unit} ended{ending(state)} while loading", progress.evidence or last)
+
+
+def _probe(ctx: StepContext) -> Readiness | None:
+    """None while nobody listens. A listener that is not our process is never asked."""
+    if ctx.engine.owns_process:
+        owner = ctx.host.port_owner(ctx.port)
+        if owner is None:
+            return None
+        if owner.unit != ctx.unit:
+            who = f"pid {owner.pid} ({owner.command})" if owner.pid else "a process of another user"
+            raise StepFailed(Reason.WRONG_SERVER_ON_PORT, f"port {ctx.port} is owned by {who}, not by {ctx.unit}", who)
+    readiness = ctx.engine.probe(ctx.address)
+    if readiness.reason is not None:
+        raise StepFailed(readiness.reason, readiness.detail, readiness.detail)
+    return readiness
+
+
+def _give_up_where_due(ctx: StepContext, watch: _Watch, progress: LoadProgress, readiness: Readiness | None) -> None:
+    now, limits = ctx.clock.monotonic(), ctx.spec.load
+    if not ctx.engine.owns_process:
+        if now - watch.since > ENDPOINT_PATIENCE_S:
+            detail = readiness.detail if readiness else ""
+            raise StepFailed(Reason.CONNECTION_REFUSED, f"{ctx.address} did not serve within {ENDPOINT_PATIENCE_S:.0f} s: {detail}", detail)
+        return
+    where = f"{progress.phase or 'before its first phase'}" + (f" at {progress.percent:.0f} %" if progress.percent is not None else "")
+    if ctx.recorder.since_launch_s() > limits.timeout:
+        raise StepFailed(Reason.LOAD_TIMEOUT, f"not ready after {limits.timeout:.0f} s, in {where}")
+    if now - watch.since > limits.stall and not _gpu_memory_moved(ctx, watch):
+        raise StepFailed(Reason.NO_PROGRESS, f"no sign of progress for {limits.stall:.0f} s, in {where}")
+
+
+def _gpu_memory_moved(ctx: StepContext, watch: _Watch) -> bool:
+    """A silent load that still fills the cards is not stalled."""
+    reading = ctx.host.gpus()
+    if not reading.known:
+        return False
+    used = sum(gpu.used_mib or 0 for gpu in reading.gpus)
+    moved = watch.gpu_mib is not None and used != watch.gpu_mib
+    first_look = watch.gpu_mib is None and bool(reading.gpus)
+    watch.gpu_mib = used
+    if moved:
+        watch.since = ctx.clock.monotonic()
+    return moved or first_look
+
+
+def _remember(ctx: StepContext, progress: LoadProgress, readiness: Readiness) -> None:
+    ctx.recorder.note(evidence={"ready": readiness.detail, "models": list(readiness.models), "token": readiness.token})
+    ctx.recorder.facts(
+        {
+            "engine": ctx.engine.kind,
+            "engine_version": readiness.engine_version or progress.engine_version,
+            "served_model": ctx.engine.served_model(readiness),
+            "load": progress.facts,
+            "load_warnings": list(progress.warnings),
+        }
+    )

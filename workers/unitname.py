@@ -1,0 +1,13 @@
+"""The name of an experiment's unit."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+
+def unit_name(experiment_id: int, name: str) -> str:
+    """`expctl-<id>-<slug>`: the same for the same experiment, safe in file names and in systemd."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:40].strip("-")
+    return f"expctl-{experiment_id}-{slug}" if slug else f"expctl-{experiment_id}"
