@@ -25,7 +25,7 @@ test: $(VENV)/dev
 	$(BIN)/python -m pytest -m "not lab and not browser" tests
 
 test-all: test
-	tests/lab/make-vllm
+	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
 	$(BIN)/python -m pytest -m "lab or browser" tests
 
 lint: $(VENV)/dev

@@ -63,9 +63,8 @@ def _run(folder: Path) -> None:
 
 
 def _simulated_host(settings: Settings) -> dict[str, Any]:
-    from workers.sim.launchers import write_launchers  # noqa: PLC0415 - as above
-
     from expctl.serve import free_port  # noqa: PLC0415 - heavy
+    from workers.sim.launchers import write_launchers  # noqa: PLC0415 - as above
 
     environ = {"EXPCTL_SIM_LOAD_SECONDS": LOAD_SECONDS, "EXPCTL_SIM_SEED": SEED, "EXPCTL_SIM_STATE_DIR": str(settings.data_dir / "sim")}
     made = write_launchers(settings.data_dir / "sim", environ)

@@ -30,12 +30,16 @@ _OFF = {
     "unknown": "not known: the counters do not cover the span",
 }
 _WIDE_MS = 10_000
+_NAME = 16
 
 
 def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> RenderableType:
     """Names, what differs, the figures of each bench phase, the verdict in one sentence, warnings."""
     plain: Mapping[str, Any] = comparison if isinstance(comparison, Mapping) else comparison.model_dump(mode="json", by_alias=True)
-    parts: list[RenderableType] = [_header(plain, base_name, candidate_name)]
+    parts: list[RenderableType] = [
+        Text(f"{side}  {plain[side.strip()]}  {name}".rstrip(), overflow="ellipsis", no_wrap=True)
+        for side, name in (("baseline ", base_name), ("candidate", candidate_name))
+    ]
     if plain.get("spec_differences"):
         parts.append(_differences(plain["spec_differences"]))
     for phase in plain.get("bench_phases") or []:
@@ -47,11 +51,6 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     parts += [_bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
     parts += [_bullet("to see more: ", sentence) for sentence in plain.get("advice") or []]
     return Group(*parts)
-
-
-def _header(plain: Mapping[str, Any], base_name: str, candidate_name: str) -> Text:
-    sides = (("baseline ", plain["baseline"], base_name), ("candidate", plain["candidate"], candidate_name))
-    return Text("\n").join(Text(f"{side}  {number}  {name}".rstrip(), overflow="ellipsis", no_wrap=True) for side, number, name in sides)
 
 
 def _differences(differences: Mapping[str, Sequence[Any]]) -> Table:
@@ -70,22 +69,30 @@ def _value(value: Any) -> str:
 
 
 def _prompts(phase: Mapping[str, Any]) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("prompt", overflow="ellipsis", no_wrap=True, min_width=8)
-    for title in ("tok/s", "", "", "TTFT ms", "", "", "TPOT ms", "", ""):
-        table.add_column(title, justify="right", no_wrap=True)
-    for row in phase["prompts"]:
-        interval = row.get("tps_change_ci95")
-        unsure = bool(interval) and interval[0] <= 0 <= interval[1]
-        cells = [*_trio(row["tps"], unsure=unsure), *_trio(row["ttft_ms"]), *_trio(row["tpot_ms"], unsure=unsure)]
-        table.add_row(Text(str(row["prompt"])), *(Text(cell) for cell in cells))
-    effect = phase.get("effect")
-    if effect:
-        table.add_section()
-        interval = effect.get("ci95")
-        change = NO_CHANGE if interval is None or interval[0] <= 1 <= interval[1] else _percent(effect["tps_ratio"] - 1)
-        table.add_row(Text("overall"), "", "", Text(change), *[""] * 6)
+    rows = [_cells(row) for row in phase["prompts"]]
+    if phase.get("effect"):
+        rows.append(["overall", "", "", _overall(phase["effect"]), *[""] * 6])
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    table.add_column("\nprompt", no_wrap=True)
+    for n, title in enumerate(f"{group}\n{word}" for group in ("tok/s", "TTFT ms", "TPOT ms") for word in ("base", "cand", "diff")):
+        # Rich would shorten figures and names alike; only names may be cut, and `_cells` has done so.
+        least = max((len(row[n + 1]) for row in rows), default=0) + (2 if n % 3 == 0 else 0)
+        table.add_column(title if n % 3 == 0 else f"\n{title.splitlines()[1]}", justify="right", no_wrap=True, min_width=least)
+    for n, row in enumerate(rows):
+        table.add_row(*(Text(cell) for cell in row), end_section=n == len(phase["prompts"]) - 1)
     return table
+
+
+def _cells(row: Mapping[str, Any]) -> list[str]:
+    name, interval = str(row["prompt"]), row.get("tps_change_ci95")
+    unsure = interval is not None and interval[0] <= 0 <= interval[1]
+    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    return [short, *_trio(row["tps"], unsure=unsure), *_trio(row["ttft_ms"]), *_trio(row["tpot_ms"], unsure=unsure)]
+
+
+def _overall(effect: Mapping[str, Any]) -> str:
+    interval = effect.get("ci95")
+    return NO_CHANGE if interval is None or interval[0] <= 1 <= interval[1] else _percent(effect["tps_ratio"] - 1)
 
 
 def _trio(pair: Sequence[float | None], *, unsure: bool = False) -> list[str]:
@@ -103,9 +110,11 @@ def _number(value: float | None) -> str:
 
 
 def _percent(change: float) -> str:
-    """Such as +3.2% or -26%."""
-    percent = 100 * change
-    return f"{percent:+.1f}%" if abs(percent) < 9.95 else f"{percent:+.0f}%"  # noqa: PLR2004
+    """Such as +3.2%, -26% or, from tenfold on, 142x."""
+    percent = round(100 * change, 1) + 0.0
+    if percent >= 900:  # noqa: PLR2004
+        return f"{1 + change:.0f}x"
+    return f"{percent:+.1f}%" if abs(percent) < 10 else f"{percent:+.0f}%"  # noqa: PLR2004
 
 
 def _speculation(phase: Mapping[str, Any]) -> list[Text]:
@@ -113,7 +122,7 @@ def _speculation(phase: Mapping[str, Any]) -> list[Text]:
     result = []
     found = phase.get("speculation") or {}
     statuses = {(found.get(side) or {}).get("status", "not_reported") for side in ("baseline", "candidate")}
-    if statuses <= {"off", "not_reported"} and "off" in statuses:
+    if statuses in ({"off"}, {"not_reported"}):
         return []
     for side in ("baseline", "candidate"):
         spec = found.get(side) or {"status": "not_reported"}

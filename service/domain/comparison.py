@@ -188,7 +188,12 @@ def _row(prompt: str, level: int, old: list[PhaseResult], new: list[PhaseResult]
     tpot = [_mean(request.tpot_s for request in side) for side in sides]
     steps = [_tokens_per_step(prompt, phases) if level == 1 else None for phases in (old, new)]
     ratio = _quotient(_product(tpot[1], steps[1]), _product(tpot[0], steps[0]))
-    off = all(phase.speculation is not None and phase.speculation.status == "off" for phase in new)
+    off = all(
+        (found := request.speculation or phase.speculation) is not None and found.status == "off"
+        for phase in new
+        for request in phase.requests
+        if request.prompt == prompt
+    )
     return PromptRow(
         prompt=prompt,
         tps=tps,

@@ -43,7 +43,8 @@ class UnitState:
     left_over_pids: tuple[int, ...] = ()
     """Processes of an ended unit that still live."""
     argv: tuple[str, ...] = ()
-    """What the main process really runs, from /proc."""
+    """What the main process shows in /proc while it lives (a program may rewrite it, as vLLM does: `VLLM::APIServer`, and a
+    script is shown with its interpreter); once it has ended, what was asked for."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,8 @@ class PortOwner:
     command: str | None
     unit: str | None
     """Name of the unit of ours that the process belongs to, else None."""
+    shared: bool = False
+    """True where sockets of several owners listen on the port; then one that is not ours is named, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,9 @@ class Host(Protocol):
 
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""
+
+    def units(self) -> tuple[UnitState, ...]:
+        """Every unit of ours that this host knows, ended ones included."""
 
     def start_unit(self, definition: UnitDefinition) -> UnitState:
         """Start a unit that does not run. Raises HostError where that is not possible."""

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from service.domain.comparison import Arm, Comparison, compare
+from service.domain.errors import UsageError
+from service.domain.measurement import Distribution, PhaseResult, PhaseSummary, RequestResult
+from service.domain.reasons import Reason
+from service.domain.speculation import Speculation
+
+NOTHING = Distribution()
+DAY = datetime(2026, 11, 1, 3, tzinfo=UTC)
+OFF = Speculation(status="off")
+
+
+def request(prompt: str, tps: float | None, repeat: int = 0, **more: Any) -> RequestResult:
+    values = {"tps": tps, "tpot_s": 1 / tps if tps else None, "ttft_s": 0.2, "ok": True, **more}
+    return RequestResult(prompt=prompt, repeat=repeat, **values)
+
+
+def phase(requests: list[RequestResult], concurrency: int = 1, speculation: Speculation | None = OFF) -> PhaseResult:
+    failed = sum(not item.ok for item in requests)
+    summary = PhaseSummary(
+        requests=len(requests), failed=failed, valid=not failed, duration_s=2.0, output_tokens=100, output_tps=50.0,
+        ttft_ms=NOTHING, tpot_ms=NOTHING, itl_ms=NOTHING, e2e_ms=NOTHING, tps=NOTHING,
+    )  # fmt: skip
+    return PhaseResult(concurrency=concurrency, requests=requests, summary=summary, speculation=speculation)
+
+
+def speeds(values: dict[str, list[float]], concurrency: int = 1) -> PhaseResult:
+    return phase([request(prompt, tps, n) for prompt, listed in values.items() for n, tps in enumerate(listed)], concurrency)
+
+
+def arm(*loads: list[PhaseResult], **more: Any) -> Arm:
+    values = {"experiment": 1, "name": "base", "host": "llm-two", "gpus": ["GPU-a", "GPU-b"], "served_model": "kimi", "bench_hash": "b1"}
+    values |= {"driver": "590.1", "engine_version": "0.32.0", "measured_at": DAY, "loads": list(loads)}
+    return Arm(**(values | more))
+
+
+BASE = {"code": [62.0, 62.6, 63.2], "maths": [78.0, 78.5, 77.5]}
+SLOWER = {"code": [46.0, 46.4, 46.8], "maths": [64.8, 65.3, 64.3]}
+
+
+def verdict(base: dict[str, list[float]], candidate: dict[str, list[float]], **more: Any) -> Comparison:
+    return compare(arm([speeds(base)]), arm([speeds(candidate)], experiment=2), **more)
+
+
+def test_verdict_is_that_of_the_first_phase_and_disagreement_is_told() -> None:
+    base = arm([speeds(BASE), speeds(BASE, 8)])
+    found = compare(base, arm([speeds(SLOWER), speeds(BASE, 8)]))
+    assert [(p.concurrency, p.verdict) for p in found.bench_phases] == [(1, "worse"), (8, "no_difference_shown")]
+    assert found.verdict == "worse"
+    assert any("disagree" in warning for warning in found.warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"host": "llm-one"}, "the host differs: llm-two and llm-one"),
+        ({"gpus": ["GPU-a", "GPU-c"]}, "the GPUs differ: GPU-a, GPU-b and GPU-a, GPU-c"),
+        ({"gpus": ["GPU-a"]}, "the GPUs differ: GPU-a, GPU-b and GPU-a"),
+        ({"served_model": "other"}, "the served model differs: kimi and other"),
+        ({"driver": "595.2"}, "the driver differs: 590.1 and 595.2"),
+        ({"bench_hash": "b2", "spec": {"bench": {"max_tokens": 9, "repeat": 2}}}, "the benchmark differs: bench.max_tokens None and 9"),
+        ({"bench_hash": "b2"}, "the benchmark differs: other prompts, limits or client version"),
+    ],
+)
+def test_not_comparable(change: dict[str, Any], sentence: str) -> None:
+    found = compare(arm([speeds(BASE)]), arm([speeds(SLOWER)], **change))
+    assert (found.verdict, found.comparable, found.why_not) == ("not_comparable", False, [sentence])
+    assert found.bench_phases[0].effect is None
+    assert found.bench_phases[0].prompts[0].tps == pytest.approx([62.6, 46.4])
+
+
+def test_order_of_gpus_is_no_difference() -> None:
+    assert compare(arm([speeds(BASE)]), arm([speeds(SLOWER)], gpus=["GPU-b", "GPU-a"])).comparable
+
+
+@pytest.mark.parametrize("key", ["gpus", "driver", "served_model", "engine_version"])
+def test_unknown_is_a_warning_not_equality(key: str) -> None:
+    found = compare(arm([speeds(BASE)], **{key: None}), arm([speeds(SLOWER)]))
+    assert found.verdict == "worse"
+    assert "baseline not known" in found.warnings[0]
+    both = compare(arm([speeds(BASE)], **{key: None}), arm([speeds(SLOWER)], **{key: None}))
+    assert "baseline and the candidate not known" in both.warnings[0]
+
+
+def test_old_baseline_and_other_engine_version_warn() -> None:
+    old = arm([speeds(BASE)])
+    assert compare(old, arm([speeds(SLOWER)], measured_at=DAY + timedelta(days=14))).warnings == []
+    assert "15 days old" in compare(old, arm([speeds(SLOWER)], measured_at=DAY + timedelta(days=15))).warnings[0]
+    assert "20 days old" in compare(old, arm([speeds(SLOWER)]), now=datetime(2026, 11, 21, 4)).warnings[0]  # noqa: DTZ001
+    assert compare(old, arm([speeds(SLOWER)], engine_version="0.33.0")).warnings == ["the engine versions differ: 0.32.0 and 0.33.0"]
+    assert "not known" in compare(arm([speeds(BASE)], measured_at=None), arm([speeds(SLOWER)])).warnings[0]
+
+
+def test_one_failed_request_makes_it_invalid_and_figures_stay() -> None:
+    broken = phase([request("code", 46.4), request("code", None, 1, ok=False, reason=Reason.TRUNCATED_STREAM)])
+    found = compare(arm([speeds(BASE)]), arm([broken]))
+    assert (found.verdict, found.bench_phases[0].effect) == ("invalid", None)
+    assert found.warnings[0] == "1 request of the candidate failed: truncated_stream"
+    assert found.bench_phases[0].prompts[0].tps == pytest.approx([62.6, 46.4])
+
+
+@pytest.mark.parametrize(
+    ("candidate", "words"),
+    [
+        (arm([speeds(SLOWER)], valid=False, invalid_reason="the server was restarted"), "the server was restarted"),
+        (arm(), "has no measurement"),
+        (arm([]), "has no measurement"),
+        (arm([speeds(SLOWER)], []), "different bench phases"),
+        (arm([speeds(SLOWER, 8), speeds(SLOWER)]), "first bench phases differ"),
+        (arm([phase([request("code", None)])]), "the server reported no usage"),
+    ],
+)
+def test_invalid(candidate: Arm, words: str) -> None:
+    found = compare(arm([speeds(BASE)]), candidate)
+    assert found.verdict == "invalid"
+    assert words in found.warnings[0]
+
+
+def test_phase_of_one_side_only_is_left_out() -> None:
+    found = compare(arm([speeds(BASE), speeds(BASE, 8)]), arm([speeds(SLOWER)]))
+    assert [p.concurrency for p in found.bench_phases] == [1]
+    assert any("concurrency 8 was not measured" in warning for warning in found.warnings)
+
+
+def speculating(accepted: int, drafts: int, completion: int = 1000) -> Speculation:
+    return Speculation(
+        status="on", drafts=drafts, draft_tokens=5 * drafts, accepted_tokens=accepted, draft_coverage=drafts / (completion - 1 - accepted)
+    )
+
+
+def test_break_even_of_the_first_story() -> None:
+    """16.0 ms without; 21.6 ms at 2.33 tokens a step: a step takes 3.146 times as long."""
+    base = phase([request("code", 62.6, n, tpot_s=0.016, completion_tokens=1000, speculation=OFF) for n in range(2)])
+    steps = [(570, 429), (571, 428)]
+    mine = phase(
+        [request("code", 46.4, n, tpot_s=0.0216, completion_tokens=1000, speculation=speculating(*s)) for n, s in enumerate(steps)]
+    )
+    row = compare(arm([base]), arm([mine])).bench_phases[0].prompts[0]
+    assert row.tpot_ms == pytest.approx([16.0, 21.6])
+    assert row.tokens_per_step == pytest.approx(1998 / 857)
+    assert row.step_time_ratio == pytest.approx(3.146, abs=2e-3)
+    assert row.break_even_tokens_per_step == row.step_time_ratio
+
+
+def test_baseline_that_speculates_too_has_steps_of_its_own() -> None:
+    base = phase([request("code", 50.0, tpot_s=0.020, completion_tokens=101, speculation=speculating(50, 40, 101))])
+    mine = phase([request("code", 50.0, tpot_s=0.020, completion_tokens=101, speculation=speculating(75, 20, 101))])
+    row = compare(arm([base]), arm([mine])).bench_phases[0].prompts[0]
+    assert row.tokens_per_step == pytest.approx(4.0)
+    assert row.break_even_tokens_per_step == pytest.approx(4.0)
+    assert row.step_time_ratio == pytest.approx(2.0)
+
+
+def test_tokens_per_step_is_null_where_it_is_not_known() -> None:
+    base = phase([request("code", 62.6, completion_tokens=1000)])
+    whole = Speculation(status="on", drafts=9, accepted_tokens=9)
+    unknown = [
+        phase([request("code", 46.4, completion_tokens=1000)], speculation=None),
+        phase([request("code", 46.4, completion_tokens=1000)], speculation=whole),
+        phase([request("code", 46.4, completion_tokens=None, speculation=speculating(570, 429))], speculation=whole),
+        phase([request("code", 46.4, completion_tokens=1000, speculation=Speculation(status="unknown"))], speculation=whole),
+    ]
+    for mine in unknown:
+        row = compare(arm([base]), arm([mine])).bench_phases[0].prompts[0]
+        assert (row.tokens_per_step, row.step_time_ratio, row.break_even_tokens_per_step) == (None, None, None)
+    busy = phase([request("code", 46.4, completion_tokens=1000, speculation=speculating(570, 429))], 8)
+    assert compare(arm([phase(base.requests, 8)]), arm([busy])).bench_phases[0].prompts[0].tokens_per_step is None
+
+
+def test_without_speculation_on_either_side_there_is_nothing_to_break_even() -> None:
+    mine = phase([request("code", 46.4, completion_tokens=1000)])
+    row = compare(arm([mine]), arm([mine])).bench_phases[0].prompts[0]
+    assert (row.tokens_per_step, row.step_time_ratio, row.break_even_tokens_per_step) == (1, 1, None)
+
+
+def test_speculation_that_did_nothing_is_told() -> None:
+    asks = {"engine": {"speculative": {"method": "ngram"}}}
+    silent = compare(arm([speeds(BASE)]), arm([speeds(BASE)], spec=asks))
+    assert any("it is not active" in warning for warning in silent.warnings)
+    idle = [phase(speeds(BASE).requests, speculation=Speculation(status="never_drafted"))]
+    assert any("never drafted" in warning for warning in compare(arm([speeds(BASE)]), arm(idle, spec=asks)).warnings)
+
+
+def test_differences_of_the_specs() -> None:
+    old = {"name": "a", "priority": 1, "engine": {"model": "m", "speculative": None, "args": {"x": 1, "gone": True}, "env": {}}}
+    new = {
+        "name": "b",
+        "baseline": 7,
+        "engine": {"model": "m", "speculative": {"method": "ngram", "k": None}, "args": {"x": [2]}, "env": {}},
+    }
+    found = compare(arm([speeds(BASE)], spec=old), arm([speeds(BASE)], spec=new))
+    assert found.spec_differences == {
+        "engine.args.x": [1, [2]],
+        "engine.args.gone": [True, None],
+        "engine.speculative.method": [None, "ngram"],
+    }
+
+
+def test_json_has_the_agreed_keys_and_reads_back() -> None:
+    found = compare(arm([speeds(BASE), speeds(BASE, 8)]), arm([speeds(SLOWER), speeds(SLOWER, 8)], experiment=2))
+    plain = json.loads(found.model_dump_json(by_alias=True))
+    assert plain["schema"] == "expctl.comparison/1"
+    assert {"baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings"} < plain.keys()
+    first = plain["bench_phases"][0]
+    assert {"concurrency", "effect", "prompts", "speculation"} < first.keys()
+    assert first["effect"].keys() == {"tps_ratio", "ci95", "smallest_detectable", "between_load_sd"}
+    assert first["effect"]["between_load_sd"] == {"value": 0.015, "from": "assumed", "n": 0}
+    assert first["speculation"].keys() == {"baseline", "candidate"}
+    row = {"prompt", "tps", "tps_change", "ttft_ms", "tpot_ms", "tokens_per_step", "step_time_ratio", "break_even_tokens_per_step"}
+    assert row < first["prompts"][0].keys()
+    assert first["output_tps"] == [50, 50]
+    assert Comparison.model_validate(plain) == found
+
+
+def test_condition_without_an_effect_or_with_wrong_syntax() -> None:
+    from service.domain.comparison import fails  # noqa: PLC0415
+
+    with pytest.raises(UsageError):
+        fails("ttft<3", verdict(BASE, SLOWER))
+    assert fails("tps<-90%", compare(arm([speeds(BASE)]), arm([speeds(BASE)], host="other")))

@@ -1,0 +1,136 @@
+"""Counters from a Prometheus page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from workers.engines.prometheus import counters_of, parse_page, read_counters
+
+PAGE = """\
+# HELP vllm:generation_tokens_total Number of generation tokens processed.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 100.0
+vllm:generation_tokens_total{engine="1",model_name="tiny"} 50.0
+vllm:generation_tokens_created{engine="0",model_name="tiny"} 1.79e+09
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 7
+vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
+vllm:prefix_cache_queries_total{engine="0",model_name="tiny"} 20.0
+vllm:prefix_cache_hits_total{engine="0",model_name="tiny"} 4.0
+vllm:spec_decode_num_drafts_total{engine="0",model_name="tiny"} 10.0
+vllm:spec_decode_num_drafts_total{engine="1",model_name="tiny"} 5.0
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="tiny"} 50.0
+vllm:spec_decode_num_draft_tokens_total{engine="1",model_name="tiny"} 25.0
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="tiny"} 30.0
+vllm:spec_decode_num_accepted_tokens_total{engine="1",model_name="tiny"} 10.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",position="0"} 9.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="1",model_name="tiny",position="0"} 4.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",position="10"} 1.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="tiny",position="2"} 3.0
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="tiny",position="0"} 1.79e+09
+process_start_time_seconds 1.79e+09
+"""
+
+
+def test_counters_are_summed_over_ranks_and_kept_a_rank() -> None:
+    counters = counters_of(parse_page(PAGE))
+    assert counters is not None
+    assert counters.engine == "vllm"
+    assert (counters.generation_tokens, counters.prompt_tokens, counters.running) == (150, 7, 2)
+    assert (counters.drafts, counters.draft_tokens, counters.accepted_tokens) == (15, 75, 40)
+    assert (counters.prefix_cache_queries, counters.prefix_cache_hits) == (20, 4)
+    assert counters.accepted_per_position == [13, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1]
+    assert counters.process_start == 1.79e9
+    assert counters.per_engine["1"] == {
+        "generation_tokens": 50,
+        "drafts": 5,
+        "draft_tokens": 25,
+        "accepted_tokens": 10,
+        "accepted_at_0": 4,
+    }
+
+
+def test_without_speculation_its_counters_are_unknown_and_not_zero() -> None:
+    page = "\n".join(line for line in PAGE.splitlines() if "spec_decode" not in line)
+    counters = counters_of(parse_page(page))
+    assert counters is not None
+    assert (counters.drafts, counters.draft_tokens, counters.accepted_tokens, counters.accepted_per_position) == (None,) * 4
+
+
+def test_several_models_on_one_page() -> None:
+    counters = counters_of(
+        parse_page(
+            'vllm:generation_tokens_total{engine="0",model_name="a"} 1\nvllm:generation_tokens_total{engine="0",model_name="b"} 2\n'
+            'vllm:spec_decode_num_drafts_total{engine="0",model_name="b"} 9\n'
+        )
+    )
+    assert counters is not None
+    assert counters.generation_tokens == 3
+    assert counters.per_engine == {"a/0": {"generation_tokens": 1}, "b/0": {"generation_tokens": 2, "drafts": 9}}
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "",
+        "<html>hello</html>",
+        'python_info{version="3"} 1\n',
+        'vllm:generation_tokens_total{model_name="a"} NaN\n',
+        # V0 counts other things under some of the same names.
+        'vllm:generation_tokens_total{model_name="a"} 5\nvllm:spec_decode_num_emitted_tokens_total{model_name="a"} 5\n',
+    ],
+)
+def test_pages_of_nobody_known(page: str) -> None:
+    assert counters_of(parse_page(page)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "labels", "value"),
+    [
+        ("up 1", {}, 1.0),
+        ("up{} 1", {}, 1.0),
+        ('up{a="b"} 1 1700000000000', {"a": "b"}, 1.0),
+        ('up{a="b",} 1', {"a": "b"}, 1.0),
+        ('up { a = "b" , c = "d" } 1', {"a": "b", "c": "d"}, 1.0),
+        (r'up{a="q\"uo\\te\nd",b="{x},y=\"z\""} 2.5e3', {"a": 'q"uo\\te\nd', "b": '{x},y="z"'}, 2500.0),
+        ("up +Inf", {}, float("inf")),
+        ('up_bucket{le="1"} 3 # {trace_id="x"} 0.5', {"le": "1"}, 3.0),
+    ],
+)
+def test_lines(line: str, labels: dict[str, str], value: Any) -> None:
+    page = parse_page(line)
+    assert page.parse_errors == 0
+    assert (page.samples[0].labels, page.samples[0].value) == (labels, value)
+
+
+@pytest.mark.parametrize("line", ["up", 'up{a="b} 1', "up{a=b} 1", "up one", "1up 1", 'up{a="b" 1', "garbage here too many"])
+def test_broken_lines_are_counted_and_the_others_read(line: str) -> None:
+    page = parse_page(f"# HELP x y\n{line}\nok 1\n")
+    assert page.parse_errors == 1
+    assert page.total("ok") == 1
+
+
+def test_nan_says_nothing() -> None:
+    page = parse_page("a NaN\nb NaN\nb 2\n")
+    assert page.total("a") is None
+    assert page.total("b") == 2
+
+
+def test_read_over_http_follows_redirects(server: Any) -> None:
+    server.answers = {"/metrics": (307, "/metrics/"), "/metrics/": (200, PAGE)}
+    counters = read_counters(f"{server.url}/metrics", {"Authorization": "Bearer k"})
+    assert counters is not None
+    assert counters.drafts == 15
+    assert server.asked[0][2]["Authorization"] == "Bearer k"
+
+
+@pytest.mark.parametrize("answer", [(404, "x"), (500, PAGE), (401, ""), (200, "no series")])
+def test_what_is_no_page_is_none(server: Any, answer: Any) -> None:
+    server.answers = {"/metrics": answer}
+    assert read_counters(f"{server.url}/metrics") is None
+
+
+def test_nobody_there_is_none(dead_url: str) -> None:
+    assert read_counters(f"{dead_url}/metrics", timeout_s=1.0) is None
+    assert read_counters("not a url") is None

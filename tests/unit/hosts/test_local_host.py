@@ -1,0 +1,289 @@
+"""LocalHost with real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from service.domain.reasons import Reason
+from workers.hosts import supervise
+from workers.hosts.base import HostError, UnitDefinition, UnitPhase
+from workers.hosts.local import LocalHost
+from workers.hosts.process import environment_value, read_process
+
+MakeUnit = Callable[..., UnitDefinition]
+WaitUntil = Callable[..., None]
+UNIT = "expctl-1-test"
+FOREVER = "import signal; print('up', flush=True); signal.pause()"
+STUBBORN_FAMILY = """
+import os, signal
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if os.fork() == 0:
+    if os.fork() == 0:
+        print('grandchild', os.getpid(), flush=True)
+        signal.pause()
+    signal.pause()
+print('parent', os.getpid(), flush=True)
+signal.pause()
+"""
+LEAVES_A_DAEMON = """
+import os, signal
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.execve('/bin/sleep', ['sleep', '600'], {})
+    os._exit(0)
+os.wait()
+print('parent', flush=True)
+"""
+
+
+def record(tmp_path: Path, unit: str = UNIT) -> dict[str, object]:
+    return dict(json.loads((tmp_path / "units" / unit / "unit.json").read_text()))
+
+
+def log_text(host: LocalHost, unit: str = UNIT) -> str:
+    return "\n".join(host.read_log(unit, None).lines)
+
+
+def test_a_unit_that_was_never_started_is_not_found(host: LocalHost) -> None:
+    assert host.unit(UNIT).phase == UnitPhase.NOT_FOUND
+    assert host.stop_unit(UNIT).phase == UnitPhase.NOT_FOUND
+    assert host.read_log(UNIT, None).lines == ()
+    assert host.units() == ()
+
+
+def test_start_and_observe(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    state = host.start_unit(python(FOREVER, COLOUR="blue"))
+    assert state.phase == UnitPhase.ACTIVE
+    assert state.main_pid is not None
+    assert state.argv[-1] == FOREVER
+    assert environment_value(state.main_pid, "COLOUR") == "blue"
+    assert os.getsid(state.main_pid) == state.main_pid
+    assert [unit.name for unit in host.units()] == [UNIT]
+    wait_until(lambda: log_text(host) == "up")
+
+
+def test_the_workers_own_settings_do_not_reach_the_engine(host: LocalHost, python: MakeUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EXPCTL_TOKEN", "hush")
+    state = host.start_unit(python(FOREVER))
+    assert environment_value(state.main_pid, "EXPCTL_TOKEN") is None
+    assert environment_value(state.main_pid, supervise.MARKER) == f"{UNIT}:{state.invocation_id}"
+
+
+def test_values_of_the_environment_are_not_written_down(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    host.start_unit(python(FOREVER, VLLM_API_KEY="hush-hush"))
+    for path in (tmp_path / "units" / UNIT).iterdir():
+        assert "hush-hush" not in path.read_text()
+
+
+def test_exit_status_is_known(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    host.start_unit(python("import sys; sys.exit(3)"))
+    wait_until(lambda: host.unit(UNIT).phase == UnitPhase.ENDED)
+    wait_until(lambda: host.unit(UNIT).exit_status == 3)
+    assert host.unit(UNIT).left_over_pids == ()
+
+
+def test_the_signal_that_ended_it_is_known(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    state = host.start_unit(python(FOREVER))
+    os.kill(state.main_pid, signal.SIGKILL)
+    wait_until(lambda: host.unit(UNIT).signal == signal.SIGKILL)
+    assert host.unit(UNIT).exit_status is None
+
+
+def test_the_same_definition_is_adopted_by_another_worker(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    first = host.start_unit(python(FOREVER))
+    other = LocalHost("here", tmp_path)
+    assert other.unit(UNIT) == first
+    assert other.start_unit(python(FOREVER)) == first
+
+
+@pytest.mark.parametrize("changed", [{"code": FOREVER + "  # other"}, {"code": FOREVER, "A": "b"}])
+def test_another_definition_of_a_running_unit_is_refused(host: LocalHost, python: MakeUnit, changed: dict[str, str]) -> None:
+    first = host.start_unit(python(FOREVER))
+    with pytest.raises(HostError) as caught:
+        host.start_unit(python(**changed))
+    assert caught.value.reason == Reason.STALE_UNIT_DEFINITION
+    assert host.unit(UNIT) == first
+
+
+def test_a_program_that_is_not_there(host: LocalHost, tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        host.start_unit(UnitDefinition(UNIT, ("/no/such/vllm", "serve")))
+    assert caught.value.reason == Reason.EXEC_FAILED
+    assert "/no/such/vllm" in caught.value.evidence
+    assert host.unit(UNIT).exit_status == 127
+
+    (tmp_path / "plain").write_text("not a program")
+    with pytest.raises(HostError) as caught:
+        host.start_unit(UnitDefinition(UNIT, (str(tmp_path / "plain"),)))
+    assert caught.value.reason == Reason.EXEC_FAILED
+    assert host.unit(UNIT).exit_status == 126
+
+
+def test_a_folder_that_is_not_there_is_named(host: LocalHost) -> None:
+    with pytest.raises(HostError) as caught:
+        host.start_unit(UnitDefinition(UNIT, ("true",), cwd="/no/such/folder"))
+    assert "/no/such/folder" in caught.value.evidence
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", "../x", "-x", "a b"])
+def test_names_that_would_leave_the_folder_are_refused(host: LocalHost, name: str) -> None:
+    with pytest.raises(HostError) as caught:
+        host.unit(name)
+    assert caught.value.reason == Reason.UNIT_SYNTAX
+
+
+def test_stop_ends_a_family_that_ignores_term(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    host.start_unit(python(STUBBORN_FAMILY))
+    wait_until(lambda: "parent" in log_text(host) and "grandchild" in log_text(host))
+    pids = [int(line.split()[1]) for line in log_text(host).splitlines()]
+    state = host.stop_unit(UNIT, grace_s=0.2)
+    assert state.phase == UnitPhase.ENDED
+    assert state.signal == signal.SIGKILL
+    assert state.left_over_pids == ()
+    assert all(process is None or not process.alive for process in map(read_process, pids))
+
+
+def test_term_comes_first(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    host.start_unit(python("import signal, sys; signal.signal(15, lambda *_: sys.exit(7)); print('up', flush=True); signal.pause()"))
+    wait_until(lambda: "up" in log_text(host))
+    assert host.stop_unit(UNIT).exit_status == 7
+    assert host.stop_unit(UNIT).exit_status == 7
+
+
+def test_a_daemon_without_session_or_marker_is_found_and_ended(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    host.start_unit(python(LEAVES_A_DAEMON))
+    wait_until(lambda: host.unit(UNIT).phase == UnitPhase.ENDED)
+    left = host.unit(UNIT).left_over_pids
+    assert len(left) == 1
+    with pytest.raises(HostError) as caught:
+        host.start_unit(python(FOREVER))
+    assert caught.value.reason == Reason.ORPHAN_PROCESS
+    assert str(left[0]) in caught.value.evidence
+    assert host.stop_unit(UNIT).left_over_pids == ()
+    assert host.start_unit(python(FOREVER)).phase == UnitPhase.ACTIVE
+
+
+def test_a_killed_main_process_leaves_its_children_visible(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    state = host.start_unit(python(STUBBORN_FAMILY))
+    wait_until(lambda: "grandchild" in log_text(host))
+    os.kill(state.main_pid, signal.SIGKILL)
+    wait_until(lambda: len(host.unit(UNIT).left_over_pids) == 2 and host.unit(UNIT).signal == signal.SIGKILL)
+    assert host.stop_unit(UNIT, grace_s=0.0).left_over_pids == ()
+
+
+def test_a_killed_supervisor_leaves_the_engine_findable(host: LocalHost, python: MakeUnit, tmp_path: Path, wait_until: WaitUntil) -> None:
+    state = host.start_unit(python(FOREVER))
+    os.kill(int(str(record(tmp_path)["supervisor_pid"])), signal.SIGKILL)
+    assert host.unit(UNIT) == state
+    os.kill(state.main_pid, signal.SIGKILL)
+    wait_until(lambda: host.unit(UNIT).phase == UnitPhase.ENDED)
+    ended = host.unit(UNIT)
+    assert (ended.exit_status, ended.signal) == (None, None)
+    assert host.start_unit(python(FOREVER)).invocation_id != state.invocation_id
+
+
+def test_the_exit_status_is_known_after_the_starter_was_killed(host: LocalHost, tmp_path: Path, wait_until: WaitUntil) -> None:
+    code = (
+        "import os, signal, sys, pathlib\n"
+        "from workers.hosts.base import UnitDefinition\n"
+        "from workers.hosts.local import LocalHost\n"
+        "script = 'import sys; sys.stdout.write(chr(10)); open(sys.argv[1]).read(); sys.exit(5)'\n"
+        "host = LocalHost('here', pathlib.Path(sys.argv[1]))\n"
+        f"host.start_unit(UnitDefinition({UNIT!r}, (sys.executable, '-S', '-c', script, sys.argv[2])))\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    starter = subprocess.run([sys.executable, "-c", code, str(tmp_path), str(gate)], cwd=Path(__file__).parents[3], check=False)
+    assert starter.returncode == -signal.SIGKILL
+    assert host.unit(UNIT).phase == UnitPhase.ACTIVE
+    gate.write_text("go")  # the engine ends now
+    wait_until(lambda: host.unit(UNIT).exit_status == 5)
+
+
+def test_a_pid_that_is_anothers_now_is_never_touched(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    state = host.start_unit(python(FOREVER))
+    path = tmp_path / "units" / UNIT / "unit.json"
+    true_record = path.read_text()
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        old = {**json.loads(true_record), "pid": stranger.pid, "start_ticks": 1, "supervisor_pid": os.getpid(), "supervisor_ticks": 1}
+        path.write_text(json.dumps({**old, "invocation_id": "f" * 32}))
+        assert host.unit(UNIT).phase == UnitPhase.ENDED
+        assert host.unit(UNIT).left_over_pids == ()
+        host.stop_unit(UNIT, grace_s=0.0)
+        assert stranger.poll() is None
+    finally:
+        stranger.kill()
+        stranger.wait()
+    path.write_text(true_record)
+    assert host.unit(UNIT) == state
+
+
+def test_after_a_reboot_nothing_is_ours(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    state = host.start_unit(python(FOREVER))
+    path = tmp_path / "units" / UNIT / "unit.json"
+    true_record = path.read_text()
+    path.write_text(json.dumps({**json.loads(true_record), "boot_id": "another"}))
+    assert host.unit(UNIT).phase == UnitPhase.ENDED
+    host.stop_unit(UNIT, grace_s=0.0)
+    assert read_process(state.main_pid).alive
+    path.write_text(true_record)
+
+
+def test_a_start_cut_before_the_pid_was_written_is_not_lost(
+    host: LocalHost, python: MakeUnit, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    state = host.start_unit(python(FOREVER))
+    path = tmp_path / "units" / UNIT / "unit.json"
+    cut = {**json.loads(path.read_text()), "pid": None, "start_ticks": None}
+    os.kill(int(cut["supervisor_pid"]), signal.SIGKILL)
+    path.write_text(json.dumps(cut))
+    assert host.unit(UNIT) == state
+    assert host.stop_unit(UNIT).phase == UnitPhase.NOT_FOUND
+    wait_until(lambda: read_process(state.main_pid) is None or not read_process(state.main_pid).alive)
+
+
+def test_units_of_another_data_folder_are_not_ours(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    state = host.start_unit(python(FOREVER))
+    other = LocalHost("there", tmp_path / "other")
+    other.start_unit(python(FOREVER))
+    other.stop_unit(UNIT)
+    assert host.unit(UNIT) == state
+
+
+def test_a_full_disk_has_its_name(host: LocalHost, python: MakeUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object, **_kwargs: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(HostError) as caught:
+        host.start_unit(python(FOREVER))
+    assert caught.value.reason == Reason.DISK_FULL
+
+
+def test_a_survivor_of_kill_is_reported(tmp_path: Path, python: MakeUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = LocalHost("here", tmp_path, kill_timeout_s=0.1)
+    host.start_unit(python(FOREVER))
+    monkeypatch.setattr("workers.hosts.local.send_signal", lambda *_: None)
+    with pytest.raises(HostError) as caught:
+        host.stop_unit(UNIT, grace_s=0.0)
+    assert caught.value.reason == Reason.UNKILLABLE_PROCESS
+    monkeypatch.undo()
+    assert host.stop_unit(UNIT).phase == UnitPhase.ENDED
+
+
+def test_facts_name_the_machine(host: LocalHost) -> None:
+    facts = host.facts()
+    assert facts["kernel"] == os.uname().release
+    assert facts["cpus"] == os.cpu_count()
+    assert int(str(facts["memory_mib"])) > 0

@@ -1,0 +1,109 @@
+"""What one streamed answer has said so far, from the JSON chunks of the chat and completions routes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from workers.bench.tool_calls import ToolCalls
+
+ABORTED = frozenset({"abort", "aborted", "error", "cancelled", "canceled"})
+"""Finish reasons by which a server says that it gave up."""
+
+
+@dataclass
+class Answer:
+    """Text, token times, usage and the finish reason."""
+
+    text: list[str] = field(default_factory=list)
+    reasoning: list[str] = field(default_factory=list)
+    tools: ToolCalls = field(default_factory=ToolCalls)
+    first_at: float | None = None
+    answer_at: float | None = None
+    last_at: float | None = None
+    gaps: list[float] = field(default_factory=list)
+    estimated_tokens: int = 0
+    """A chunk counts one, or as many as it has token ids: a lower bound."""
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+
+    def take(self, chunk: dict[str, Any], at: float) -> None:
+        """One chunk, with the time its last byte was read."""
+        choices = chunk.get("choices")
+        spoke = answered = False
+        ids = 0
+        for choice in choices if isinstance(choices, list) else []:
+            if not isinstance(choice, dict):
+                continue
+            thought, said = self._choice(choice)
+            token_ids = choice.get("token_ids")
+            ids += len(token_ids) if isinstance(token_ids, list) else 0
+            spoke, answered = spoke or thought or said, answered or said
+        if spoke or ids:
+            self._token(at, ids)
+            if answered and self.answer_at is None:
+                self.answer_at = at
+        usage = chunk.get("usage")
+        if isinstance(usage, dict):
+            # Where usage comes with every chunk it is a running total, so the last one holds.
+            self.usage = usage
+
+    def _choice(self, choice: dict[str, Any]) -> tuple[bool, bool]:
+        """Whether the choice held reasoning, and whether it held a part of the answer."""
+        delta = choice.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        # Names differ by version, and some servers send the same text under both.
+        thought = _text(delta.get("reasoning")) or _text(delta.get("reasoning_content"))
+        said = _text(delta.get("content")) or _text(choice.get("text"))
+        pieces = delta.get("tool_calls")
+        called = [self.tools.add(piece) for piece in (pieces if isinstance(pieces, list) else [])]
+        if isinstance(delta.get("function_call"), dict):
+            called.append(self.tools.add({"index": 0, "function": delta["function_call"]}))
+        if thought:
+            self.reasoning.append(thought)
+        if said:
+            self.text.append(said)
+        self._finish(choice.get("finish_reason"))
+        return bool(thought), bool(said) or any(called)
+
+    def _finish(self, reason: Any) -> None:
+        if isinstance(reason, dict):
+            reason = reason.get("type")
+        if reason and self.finish_reason not in ABORTED:
+            self.finish_reason = str(reason)
+
+    def _token(self, at: float, ids: int) -> None:
+        self.estimated_tokens += max(1, ids)
+        if self.first_at is None:
+            self.first_at = at
+        elif self.last_at is not None:
+            self.gaps.append(at - self.last_at)
+        self.last_at = at
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """From usage."""
+        return self._usage("prompt_tokens")
+
+    @property
+    def completion_tokens(self) -> int | None:
+        """From usage; a 0 beside tokens that were seen says that the server does not count."""
+        count = self._usage("completion_tokens")
+        return None if count == 0 and self.estimated_tokens else count
+
+    @property
+    def reasoning_tokens(self) -> int | None:
+        """From usage, where the server tells them apart."""
+        details = (self.usage or {}).get("completion_tokens_details")
+        if isinstance(details, dict) and isinstance(details.get("reasoning_tokens"), int):
+            return int(details["reasoning_tokens"])
+        return self._usage("reasoning_tokens")
+
+    def _usage(self, name: str) -> int | None:
+        value = (self.usage or {}).get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(value: Any) -> str:
+    """A delta's text; null and what is no text are none."""
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,181 @@
+"""From the bytes of one response to a RequestResult."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from http import HTTPStatus
+
+from service.domain.measurement import RequestResult
+from service.domain.reasons import Reason
+from workers.bench.answer import ABORTED, Answer
+from workers.bench.failures import ServerError, error_body, error_from, error_in, reason_in_stream, reason_of_status
+from workers.bench.sse import Event, SseDecoder
+
+_DONE = "[DONE]"
+_BODY_KEPT = 64 * 1024
+
+
+class End(StrEnum):
+    """How a response came to its end."""
+
+    COMPLETE = "complete"
+    """As HTTP wants it."""
+    LOST = "lost"
+    """The connection broke first."""
+    TIMEOUT = "timeout"
+    GARBLED = "garbled"
+    """The bytes were no HTTP."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a request does not count."""
+
+    reason: Reason
+    message: str
+    code: int | None = None
+
+
+@dataclass
+class StreamReading:
+    """Reads one response as it arrives; `result` judges it at its end."""
+
+    status: int | None = None
+    answer: Answer = field(default_factory=Answer)
+    done: bool = False
+    error: ServerError | None = None
+    body: bytearray = field(default_factory=bytearray)
+    """The first bytes, kept until an event is seen: a refusal and an answer that is no stream are read from them."""
+    events: int = 0
+    unreadable: int = 0
+    decoder: SseDecoder = field(default_factory=SseDecoder)
+
+    def begin(self, status: int) -> None:
+        """The response's head has arrived."""
+        self.status = status
+
+    def feed(self, data: bytes, at: float) -> bool:
+        """A part of the body; whether the answer said that it is done."""
+        if not self.events and len(self.body) < _BODY_KEPT:
+            self.body += data
+        if self.status == HTTPStatus.OK:
+            for event in self.decoder.feed(data, at):
+                self._event(event, unfinished=False)
+        return self.done
+
+    def _event(self, event: Event, *, unfinished: bool) -> None:
+        self.events += 1
+        if event.data.strip() == _DONE:
+            self.done = True
+            return
+        try:
+            value = json.loads(event.data)
+        except ValueError:
+            value = None
+        if event.name == "error":
+            self.error = self.error or error_from(event.data if value is None else value)
+        elif isinstance(value, dict):
+            self.error = self.error or error_in(value)
+            self.answer.take(value, event.at)
+        elif not unfinished:
+            self.unreadable += 1
+
+    def finish(self) -> None:
+        """Read what stands behind the last blank line."""
+        if self.status == HTTPStatus.OK:
+            for event in self.decoder.close():
+                self._event(event, unfinished=True)
+
+    def result(self, prompt: str, repeat: int, started: float, end: End, why: str = "") -> RequestResult:
+        """The finished request, judged."""
+        verdict = self._verdict(end, why)
+        answer = self.answer
+        tokens = answer.completion_tokens
+        span = (answer.last_at or 0.0) - (answer.first_at or 0.0)
+        # One token has no pace, and neither has an answer that came in one piece.
+        paced = verdict is None and tokens is not None and tokens > 1 and span > 0
+        steps = tokens - 1 if paced and tokens is not None else None
+        return RequestResult(
+            prompt=prompt,
+            repeat=repeat,
+            ok=verdict is None,
+            reason=verdict.reason if verdict else None,
+            http_status=self.status,
+            finish_reason=answer.finish_reason,
+            ttft_s=_since(started, answer.first_at),
+            ttfa_s=_since(started, answer.answer_at),
+            tpot_s=span / steps if steps else None,
+            e2e_s=_since(started, answer.last_at),
+            prompt_tokens=answer.prompt_tokens,
+            completion_tokens=tokens,
+            reasoning_tokens=answer.reasoning_tokens,
+            tokens_from="usage" if tokens is not None else None,
+            estimated_tokens=answer.estimated_tokens if tokens is None and answer.estimated_tokens else None,
+            tps=steps / span if steps else None,
+            itl_ms=[gap * 1000 for gap in answer.gaps],
+            text="".join(answer.text),
+            reasoning_text="".join(answer.reasoning),
+            tool_calls=answer.tools.finished(),
+            error_code=verdict.code if verdict else None,
+            error_message=verdict.message or None if verdict else None,
+            warnings=self._warnings(end, tokens, span),
+        )
+
+    def _verdict(self, end: End, why: str) -> Verdict | None:
+        """Why the request does not count; the most telling cause first."""
+        if end == End.TIMEOUT:
+            return Verdict(Reason.REQUEST_TIMEOUT, why)
+        if end == End.GARBLED:
+            return Verdict(Reason.BENCH_ERROR, why)
+        if self.status is not None and self.status != HTTPStatus.OK:
+            error = error_body(bytes(self.body))
+            return Verdict(reason_of_status(self.status, error), error.message or f"HTTP status {self.status}", error.code)
+        if self.error is not None:
+            return Verdict(reason_in_stream(self.error), self.error.message, self.error.code)
+        if self.answer.finish_reason in ABORTED:
+            return Verdict(Reason.ABORTED_BY_SERVER, f"the finish reason is {self.answer.finish_reason}")
+        return self._cut(end, why) or self._without_stream() or self._without_output()
+
+    def _cut(self, end: End, why: str) -> Verdict | None:
+        # Behind [DONE] nothing is missing, however the connection ended.
+        if end == End.LOST and not self.done:
+            return Verdict(Reason.CONNECTION_LOST, why or "the connection broke before the response's end")
+        return None
+
+    def _without_stream(self) -> Verdict | None:
+        """A body that is one JSON object: an error with status 200, or an answer that was not streamed."""
+        if self.events:
+            return None
+        try:
+            value = json.loads(self.body)
+        except ValueError:
+            return None
+        if error := error_in(value):
+            return Verdict(reason_in_stream(error), error.message, error.code)
+        return Verdict(Reason.BENCH_ERROR, "the server did not stream its answer, so its tokens have no times")
+
+    def _without_output(self) -> Verdict | None:
+        if not self.done and self.answer.finish_reason is None:
+            return Verdict(Reason.TRUNCATED_STREAM, "the stream ended without [DONE] and without a finish reason")
+        if not self.answer.estimated_tokens:
+            return Verdict(Reason.EMPTY_OUTPUT, "the answer held no token")
+        return None
+
+    def _warnings(self, end: End, tokens: int | None, span: float) -> list[str]:
+        if self.status != HTTPStatus.OK:
+            return []
+        found = {
+            "usage_missing": tokens is None,
+            "finish_reason_missing": self.answer.finish_reason is None,
+            "done_missing": not self.done,
+            "closed_badly_after_done": end == End.LOST and self.done,
+            "unreadable_event": self.unreadable > 0,
+            "came_in_one_piece": tokens is not None and tokens > 1 and self.answer.estimated_tokens > 0 and span <= 0,
+        }
+        return [name for name, holds in found.items() if holds]
+
+
+def _since(started: float, at: float | None) -> float | None:
+    return None if at is None else at - started

@@ -1,0 +1,45 @@
+"""A phase in numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from service.domain.measurement import Distribution, PhaseSummary, RequestResult
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """By linear interpolation between the closest ranks of sorted values."""
+    rank = (len(ordered) - 1) * share
+    low, high = math.floor(rank), math.ceil(rank)
+    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low)
+
+
+def distribution(values: Iterable[float | None], scale: float = 1.0) -> Distribution:
+    """Mean and percentiles of what is known; all None where nothing is."""
+    known = sorted(value * scale for value in values if value is not None)
+    if not known:
+        return Distribution()
+    p50, p90, p99 = (percentile(known, share) for share in (0.5, 0.9, 0.99))
+    return Distribution(mean=math.fsum(known) / len(known), p50=p50, p90=p90, p99=p99)
+
+
+def summarise(requests: Sequence[RequestResult], duration_s: float) -> PhaseSummary:
+    """Averages over the ok requests only; valid only if all were ok."""
+    ok = [request for request in requests if request.ok]
+    counts = [request.completion_tokens for request in ok]
+    tokens = sum(count or 0 for count in counts) if counts and None not in counts else None
+    failed = len(requests) - len(ok)
+    return PhaseSummary(
+        requests=len(requests),
+        failed=failed,
+        valid=failed == 0 and bool(requests),
+        duration_s=duration_s,
+        output_tokens=tokens,
+        output_tps=tokens / duration_s if tokens is not None and duration_s > 0 else None,
+        ttft_ms=distribution((request.ttft_s for request in ok), 1000),
+        tpot_ms=distribution((request.tpot_s for request in ok), 1000),
+        itl_ms=distribution(gap for request in ok for gap in request.itl_ms),
+        e2e_ms=distribution((request.e2e_s for request in ok), 1000),
+        tps=distribution(request.tps for request in ok),
+    )

@@ -1,0 +1,159 @@
+"""An engine's counters from its Prometheus page."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from service.domain.speculation import EngineCounters
+
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s*([^\s{}]+)(?:\s+-?[\d.]+)?")
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_EXEMPLAR = re.compile(r"\s#\s\{.*$")
+_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of a page."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Page:
+    """A parsed page; lines that are none are counted, not raised."""
+
+    samples: tuple[Sample, ...]
+    parse_errors: int = 0
+    _by_name: dict[str, list[Sample]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        by_name: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            by_name.setdefault(sample.name, []).append(sample)
+        object.__setattr__(self, "_by_name", by_name)
+
+    def series(self, *names: str) -> list[Sample]:
+        """Samples of the first of these names that is there; NaN, which says nothing, left out."""
+        found = next((self._by_name[name] for name in names if name in self._by_name), [])
+        return [sample for sample in found if not math.isnan(sample.value)]
+
+    def total(self, *names: str) -> float | None:
+        """Sum over every label; None where there is no such series."""
+        found = self.series(*names)
+        return math.fsum(sample.value for sample in found) if found else None
+
+
+def parse_page(text: str) -> Page:
+    """Parse the text format 0.0.4, and of OpenMetrics what differs in practice."""
+    samples: list[Sample] = []
+    errors = 0
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        sample = _parse_line(stripped)
+        if sample is None:
+            errors += 1
+        else:
+            samples.append(sample)
+    return Page(tuple(samples), errors)
+
+
+def _parse_line(line: str) -> Sample | None:
+    match = _SAMPLE.fullmatch(_EXEMPLAR.sub("", line))
+    labels = _parse_labels(match[2] or "") if match else None
+    if match is None or labels is None:
+        return None
+    try:
+        return Sample(match[1], labels, float(match[3]))
+    except ValueError:
+        return None
+
+
+def _parse_labels(text: str) -> dict[str, str] | None:
+    labels: dict[str, str] = {}
+    position = 0
+    while position < len(text.rstrip()):
+        match = _LABEL.match(text, position)
+        if match is None:
+            return None
+        labels[match[1]] = re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), match[2])
+        position = match.end()
+    return labels
+
+
+_V1_COUNTERS: dict[str, tuple[str, ...]] = {
+    "generation_tokens": ("vllm:generation_tokens_total",),
+    "prompt_tokens": ("vllm:prompt_tokens_total",),
+    "running": ("vllm:num_requests_running",),
+    "prefix_cache_queries": ("vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"),
+    "prefix_cache_hits": ("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "drafts": ("vllm:spec_decode_num_drafts_total",),
+    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+}
+_V1_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_V0_ONLY = ("vllm:spec_decode_num_emitted_tokens_total", "vllm:num_requests_swapped", "vllm:cpu_cache_usage_perc")
+
+
+def vllm_counters(page: Page) -> EngineCounters | None:
+    """What vLLM V1 (0.8.3 and later) counts, summed over its data-parallel ranks; None where the page is not of one."""
+    totals = {name: page.total(*series) for name, series in _V1_COUNTERS.items()}
+    if totals["generation_tokens"] is None or any(page.series(name) for name in _V0_ONLY):
+        return None
+    return EngineCounters(
+        engine="vllm",
+        accepted_per_position=_per_position(page.series(_V1_PER_POSITION)),
+        per_engine=_per_engine(page),
+        process_start=page.total("process_start_time_seconds"),
+        **totals,
+    )
+
+
+def _per_position(samples: list[Sample]) -> list[float] | None:
+    positions: dict[int, float] = {}
+    for sample in samples:
+        position = sample.labels.get("position", "")
+        if position.isdecimal():
+            positions[int(position)] = positions.get(int(position), 0.0) + sample.value
+    return [positions.get(index, 0.0) for index in range(max(positions) + 1)] if positions else None
+
+
+def _per_engine(page: Page) -> dict[str, dict[str, float]]:
+    """The same counters a rank; ranks are told apart by model too where a page shows several models."""
+    found: dict[str, dict[str, float]] = {}
+    several = len({sample.labels.get("model_name") for sample in page.series("vllm:generation_tokens_total")}) > 1
+    for name, series in (*_V1_COUNTERS.items(), ("accepted_at", (_V1_PER_POSITION,))):
+        for sample in page.series(*series):
+            rank = sample.labels.get("engine", "0")
+            key = f"{sample.labels.get('model_name')}/{rank}" if several else rank
+            field_name = f"{name}_{sample.labels.get('position')}" if name == "accepted_at" else name
+            counters = found.setdefault(key, {})
+            counters[field_name] = counters.get(field_name, 0.0) + sample.value
+    return found
+
+
+READERS: tuple[Callable[[Page], EngineCounters | None], ...] = (vllm_counters,)
+"""One an engine; each says None to a page that is not its own."""
+
+
+def counters_of(page: Page) -> EngineCounters | None:
+    """The counters of whichever known engine wrote this page."""
+    return next((counters for counters in (reader(page) for reader in READERS) if counters is not None), None)
+
+
+def read_counters(url: str, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0) -> EngineCounters | None:
+    """One reading. None where nothing answers, the answer is not 200, or no known engine's series are in it."""
+    import httpx  # noqa: PLC0415 - slow to import, and not needed to parse a page
+
+    try:
+        answer = httpx.get(url, headers=dict(headers or {}), timeout=timeout_s, follow_redirects=True, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+    return counters_of(parse_page(answer.text)) if answer.status_code == httpx.codes.OK else None

@@ -1,0 +1,24 @@
+"""From a spec to its engine: the one place that knows every kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import assert_never
+
+from service.domain.spec import EndpointEngine as EndpointSpec
+from service.domain.spec import Spec
+from service.domain.spec import VllmEngine as VllmSpec
+from workers.engines.base import Engine, HostDefaults
+from workers.engines.endpoint import EndpointEngine
+from workers.engines.vllm import VllmEngine
+
+
+def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str]) -> Engine:
+    """The engine that an experiment names. `environ` is where references such as env:VLLM_API_KEY are looked up."""
+    match spec.engine:
+        case VllmSpec():
+            return VllmEngine(spec.engine, defaults, environ)
+        case EndpointSpec():
+            return EndpointEngine(spec.engine, environ)
+        case _:
+            assert_never(spec.engine)

@@ -1,0 +1,300 @@
+"""The machine this worker runs on, with plain processes: no systemd, no root needed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from service.domain.reasons import Reason
+from workers.hosts import supervise
+from workers.hosts.base import GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.gpus import NvidiaSmi
+from workers.hosts.logs import read_chunk
+from workers.hosts.machine import machine_facts
+from workers.hosts.ports import listening_inodes, socket_owners
+from workers.hosts.process import Process, all_processes, command_line, describe, environment_value, same_process, send_signal
+from workers.hosts.units import (
+    ExitRecord,
+    UnitFolder,
+    UnitRecord,
+    difference,
+    main_by_marker,
+    members,
+    order_of,
+    os_errors,
+    reason_of_errno,
+)
+
+POLL_S = 0.05
+SETTLE_S = 1.0
+OWN_SETTINGS = "EXPCTL_"
+"""Variables of the worker itself, its token among them: not the engine's business."""
+
+
+class LocalHost:
+    """This machine. Units live in `data_dir`/units, outlive the worker, and are found again by any later one."""
+
+    def __init__(
+        self,
+        name: str,
+        data_dir: Path,
+        nvidia_smi: str = "nvidia-smi",
+        *,
+        gpu_timeout_s: float = 20.0,
+        start_timeout_s: float = 30.0,
+        kill_timeout_s: float = 20.0,
+        devices: Path = Path("/dev"),
+    ) -> None:
+        self._name = name
+        self._units = data_dir.resolve() / "units"
+        self._gpus = NvidiaSmi(nvidia_smi, gpu_timeout_s, devices)
+        self._start_timeout_s = start_timeout_s
+        self._kill_timeout_s = kill_timeout_s
+
+    @property
+    def name(self) -> str:
+        """The name it is registered under."""
+        return self._name
+
+    def unit(self, name: str) -> UnitState:
+        """Observe a unit by its recorded pid and start time."""
+        folder = UnitFolder(self._units, name)
+        record = folder.record()
+        if record is not None and record.pid is None:
+            if not folder.wait_for_start(self._start_timeout_s):
+                return UnitState(name, UnitPhase.UNKNOWN, record.invocation_id)
+            record = folder.record()
+        return self._observe(folder, record)
+
+    def units(self) -> tuple[UnitState, ...]:
+        """Every unit that was ever started here, ended ones included."""
+        return tuple(self.unit(name) for name in self._names())
+
+    def start_unit(self, definition: UnitDefinition) -> UnitState:
+        """Start a unit; one that already runs with this definition is adopted as it is.
+
+        Raises HostError: stale_unit_definition where it runs with another definition, orphan_process where processes of an
+        earlier start still live, exec_failed where the program cannot be started.
+        """
+        if not definition.argv:
+            raise HostError(Reason.UNIT_SYNTAX, f"{definition.name} has nothing to run")
+        folder = UnitFolder(self._units, definition.name)
+        with folder.locked(self._start_timeout_s) as lock, os_errors():
+            record = folder.record()
+            state = self._observe(folder, record)
+            if state.phase == UnitPhase.ACTIVE and record is not None:
+                changed = difference(record, definition)
+                if changed:
+                    raise HostError(Reason.STALE_UNIT_DEFINITION, f"{definition.name} is already running, and {changed}")
+                return state
+            if state.left_over_pids:
+                pids = ", ".join(str(pid) for pid in state.left_over_pids)
+                raise HostError(Reason.ORPHAN_PROCESS, f"processes of an earlier start of {definition.name} still live: {pids}")
+            self._spawn(folder, definition, lock)
+        return self.unit(definition.name)
+
+    def stop_unit(self, name: str, grace_s: float = 15.0) -> UnitState:
+        """TERM to every process of the unit, KILL after `grace_s`; HostError(unkillable_process) where one survives."""
+        folder = UnitFolder(self._units, name)
+        if not folder.path.exists():
+            return self.unit(name)
+        with folder.locked(self._start_timeout_s + grace_s):
+            signalled: set[tuple[int, int]] = set()
+            if not self._until_gone(folder, grace_s, lambda process: _once(process, signal.SIGTERM, signalled)):
+                # Again and again: a process may fork between the look and the blow.
+                self._until_gone(folder, self._kill_timeout_s, lambda process: _once(process, signal.SIGKILL, set()))
+            survivors = self._members(folder)
+            if survivors:
+                raise HostError(Reason.UNKILLABLE_PROCESS, f"still there after SIGKILL: {describe(survivors)}")
+            self._await_ending(folder)
+        return self.unit(name)
+
+    def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:
+        """Whole log lines after `cursor`; None reads from the start of the present invocation."""
+        folder = UnitFolder(self._units, name)
+        record = folder.record()
+        if record is None:
+            return LogChunk(lines=(), cursor=":0", at_end=True)
+        with os_errors():
+            return read_chunk(
+                Path(record.log), record.invocation_id, record.log_start, cursor, limit_bytes, ended=lambda: self._silent(folder, record)
+            )
+
+    def port_owner(self, port: int) -> PortOwner | None:
+        """Who listens on `port`. Where several do, one that is not ours is named, and `shared` is set."""
+        owners = socket_owners(listening_inodes(port))
+        if not owners:
+            return None
+        found = [self._port_owner(port, pids) for pids in owners.values()]
+        stranger = next((one for one in found if one.unit is None), found[0])
+        shared = len({one.unit or one.pid for one in found}) > 1
+        return PortOwner(port, stranger.pid, stranger.command, stranger.unit, shared=shared)
+
+    def gpus(self) -> GpuReading:
+        """The GPUs, their memory and who holds it."""
+        return self._gpus.read()
+
+    def facts(self) -> dict[str, object]:
+        """Kernel, processor, memory, driver, GPUs and their state."""
+        return machine_facts(self._gpus)
+
+    def _observe(self, folder: UnitFolder, record: UnitRecord | None) -> UnitState:
+        table = all_processes()
+        if record is None:
+            return UnitState(folder.name, UnitPhase.NOT_FOUND)
+        _reap(record.supervisor_pid)
+        main = self._main(record, table)
+        if main is not None:
+            argv = command_line(main.pid)
+            return UnitState(folder.name, UnitPhase.ACTIVE, record.invocation_id, main.pid, argv=argv)
+        ending, left = self._settled(folder, record, main_gone=True)
+        if record.pid is None and ending is None and not left:
+            return UnitState(folder.name, UnitPhase.NOT_FOUND)  # cut before the engine was started
+        return UnitState(
+            folder.name,
+            UnitPhase.ENDED,
+            record.invocation_id,
+            exit_status=ending.exit_status if ending else None,
+            signal=ending.signal if ending else None,
+            left_over_pids=_pids(left),
+            argv=record.argv,
+        )
+
+    def _main(self, record: UnitRecord, table: dict[int, Process]) -> Process | None:
+        if not record.this_boot:
+            return None
+        if record.pid is None:
+            return main_by_marker(record, table)
+        return same_process(record.pid, record.start_ticks)
+
+    def _members(self, folder: UnitFolder) -> list[Process]:
+        record = folder.record()
+        return self._settled(folder, record, main_gone=False)[1] if record is not None else []
+
+    def _settled(self, folder: UnitFolder, record: UnitRecord, *, main_gone: bool) -> tuple[ExitRecord | None, list[Process]]:
+        """How it ended and who is left, looked at again while the supervisor has not said its word.
+
+        A process whose parent ends during the look hangs for that look on a parent that is not there and is not seen; and the
+        supervisor needs a moment to write down what it has just been told.
+        """
+        deadline = time.monotonic() + SETTLE_S
+        while True:
+            ending = folder.ending(record)
+            found = members(record, ending, all_processes())
+            watched = record.this_boot and same_process(record.supervisor_pid, record.supervisor_ticks) is not None
+            said = ending is not None and (ending.drained or bool(found))
+            if not watched or said or (found and not main_gone) or time.monotonic() > deadline:
+                # What the supervisor wrote last, it may have written since.
+                return (ending if watched else folder.ending(record)), found
+            time.sleep(POLL_S / 10)
+
+    def _spawn(self, folder: UnitFolder, definition: UnitDefinition, lock: int) -> None:
+        log = folder.path / "log"
+        log_start = log.stat().st_size if log.exists() else 0
+        order = order_of(definition, uuid.uuid4().hex, log, log_start)
+        command = [sys.executable, "-I", "-S", supervise.__file__, str(folder.path), str(lock)]
+        try:
+            done = subprocess.run(  # noqa: S603 - our own file
+                command,
+                input=json.dumps(order).encode(),
+                capture_output=True,
+                timeout=self._start_timeout_s,
+                check=False,
+                env={key: value for key, value in os.environ.items() if not key.startswith(OWN_SETTINGS)},
+                pass_fds=(lock,),
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise HostError(
+                Reason.REMOTE_COMMAND_FAILED, f"{definition.name} was not started within {self._start_timeout_s:.0f} s"
+            ) from error
+        _check_report(done.stdout, done.stderr)
+
+    def _until_gone(self, folder: UnitFolder, within_s: float, act: Callable[[Process], None]) -> bool:
+        deadline = time.monotonic() + within_s
+        while True:
+            left = self._members(folder)
+            if not left:
+                return True
+            if time.monotonic() > deadline:
+                return False
+            for process in left:
+                act(process)
+            time.sleep(POLL_S)
+
+    def _await_ending(self, folder: UnitFolder) -> None:
+        """Give the supervisor the moment it needs to write down how the engine ended."""
+        record = folder.record()
+        deadline = time.monotonic() + 5.0
+        while record is not None and time.monotonic() < deadline:
+            ending = folder.ending(record)
+            alive = record.this_boot and same_process(record.supervisor_pid, record.supervisor_ticks) is not None
+            if not alive or (ending is not None and ending.drained):
+                return
+            time.sleep(POLL_S)
+
+    def _silent(self, folder: UnitFolder, record: UnitRecord) -> bool:
+        """Whether nobody of the unit is left who could write a log line."""
+        state = self._observe(folder, record)
+        return state.phase in {UnitPhase.ENDED, UnitPhase.NOT_FOUND} and not state.left_over_pids
+
+    def _names(self) -> list[str]:
+        return sorted(entry.name for entry in self._units.iterdir()) if self._units.is_dir() else []
+
+    def _port_owner(self, port: int, pids: list[int]) -> PortOwner:
+        for pid in pids:
+            unit = self._unit_of(pid)
+            if unit is not None:
+                return PortOwner(port, pid, " ".join(command_line(pid)), unit)
+        pid_or_none = pids[0] if pids else None
+        return PortOwner(port, pid_or_none, " ".join(command_line(pids[0])) if pids else None, None)
+
+    def _unit_of(self, pid: int) -> str | None:
+        table = all_processes()
+        marked = (environment_value(pid, supervise.MARKER) or "").rpartition(":")[0]
+        # The marker only says where to look first; whoever is not in the unit's own record is not of the unit.
+        for name in sorted(self._names(), key=lambda name: name != marked):
+            folder = UnitFolder(self._units, name)
+            record = folder.record()
+            ending = folder.ending(record) if record is not None else None
+            if any(process.pid == pid for process in members(record, ending, table)):
+                return name
+        return None
+
+
+def _pids(processes: list[Process]) -> tuple[int, ...]:
+    return tuple(process.pid for process in processes)
+
+
+def _once(process: Process, number: signal.Signals, done: set[tuple[int, int]]) -> None:
+    if (process.pid, process.start_ticks) in done:
+        return
+    done.add((process.pid, process.start_ticks))
+    with contextlib.suppress(PermissionError):  # it will be named among the survivors
+        send_signal(process, number)
+
+
+def _reap(pid: int) -> None:
+    """Where this process runs as a container's first one, orphans become its children, and a child must be waited for."""
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+
+
+def _check_report(out: bytes, err: bytes) -> None:
+    try:
+        report: dict[str, Any] = json.loads(out)
+    except ValueError as error:
+        said = err.decode("utf-8", "replace").strip()[-500:]
+        raise HostError(Reason.REMOTE_COMMAND_FAILED, f"the supervisor did not report; it said: {said}") from error
+    if not report["ok"]:
+        full = reason_of_errno(report.get("errno"))
+        raise HostError(full if full == Reason.DISK_FULL else Reason.EXEC_FAILED, str(report["error"]))
