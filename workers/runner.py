@@ -8,7 +8,7 @@ from typing import Protocol
 
 import structlog
 
-from service.domain.reasons import RULES, Reason
+from service.domain.reasons import Reason
 from service.domain.status import Outcome, StepName
 from workers.hosts.base import HostError
 from workers.steps.base import Cancelled, Recorder, StepContext, StepFailed, follow_log
@@ -66,7 +66,7 @@ def run(ctx: StepContext, recorder: RunRecorder) -> Ending:
     except Cancelled:
         ending = Ending(Outcome.CANCELLED, Reason.CANCELLED_BY_USER)
     except StepFailed as failure:
-        ending = Ending(RULES[failure.reason].outcome, failure.reason, failure.detail, failure.evidence)
+        ending = Ending(failure.outcome, failure.reason, failure.detail, failure.evidence)
     except HostError as error:
         ending = Ending(Outcome.FAILED, Reason(error.reason), error.evidence, error.evidence)
     return _end_unit(ctx, ending)

@@ -9,6 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from service.domain.spec import FIVE_IDS
+
 DASH = "-"
 
 
@@ -20,15 +22,22 @@ def render(found: dict[str, Any]) -> RenderableType:
     if first and first["ttft_s"] is not None:
         parts.append(Text(f"first request after the load: TTFT {first['ttft_s'] * 1000:.0f} ms (kept apart)"))
     for phase in found["phases"]:
-        parts.extend(_phase(phase))
+        parts.extend(_phase(phase, item))
     return Group(*parts)
 
 
-def _phase(phase: dict[str, Any]) -> list[RenderableType]:
+def _in_order(requests: list[dict[str, Any]], item: dict[str, Any]) -> list[str]:
+    """The prompts' ids in the experiment file's order."""
+    prompts = item["spec"]["bench"]["prompts"]
+    order = list(FIVE_IDS) if prompts == "five" else [prompt["id"] for prompt in prompts]
+    return [prompt for prompt in order if any(request["prompt"] == prompt for request in requests)]
+
+
+def _phase(phase: dict[str, Any], item: dict[str, Any]) -> list[RenderableType]:
     summary = phase["summary"]
     speed = f"{summary['output_tps']:.1f} tok/s together" if summary["output_tps"] is not None else "tokens not reported"
     head = f"\nconcurrency {phase['concurrency']}: {summary['requests']} requests, {summary['failed']} failed, {speed}"
-    parts: list[RenderableType] = [Text(head, "bold"), _prompts(phase["requests"])]
+    parts: list[RenderableType] = [Text(head, "bold"), _prompts(phase["requests"], _in_order(phase["requests"], item))]
     if phase["speculation"]:
         parts.append(Text(speculation_text(phase["speculation"])))
     failed = [request for request in phase["requests"] if not request["ok"]]
@@ -36,12 +45,12 @@ def _phase(phase: dict[str, Any]) -> list[RenderableType]:
     return parts
 
 
-def _prompts(requests: list[dict[str, Any]]) -> Table:
+def _prompts(requests: list[dict[str, Any]], order: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     headers = ("prompt", "n", "tok/s", "TTFT ms", "first answer ms", "TPOT ms", "tokens", "reasoning")
     for name in headers:
         table.add_column(name, justify="left" if name == "prompt" else "right")
-    for prompt in dict.fromkeys(request["prompt"] for request in requests):
+    for prompt in order:
         ok = [request for request in requests if request["prompt"] == prompt and request["ok"]]
         row = (
             _mean(ok, lambda r: r["tps"], "{:.1f}"),

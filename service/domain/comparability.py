@@ -10,6 +10,7 @@ from pydantic import Field
 
 from service.domain.measurement import PhaseResult
 from service.domain.records import Record
+from service.domain.spec import FIVE_IDS
 
 OLD = timedelta(days=14)
 """A baseline older than this warns."""
@@ -37,6 +38,12 @@ class Arm(Record):
     """A list of bench phases a load of this configuration."""
     valid: bool = True
     invalid_reason: str | None = None
+
+
+def prompt_order(arm: Arm) -> list[str]:
+    """The prompts' ids as the experiment file gives them; empty where the spec does not say."""
+    prompts = arm.spec.get("bench", {}).get("prompts", [])
+    return list(FIVE_IDS) if prompts == "five" else [str(prompt["id"]) for prompt in prompts]
 
 
 def why_not_comparable(base: Arm, candidate: Arm) -> list[str]:

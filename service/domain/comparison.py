@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from service.domain.comparability import Arm, doubts, faults, spec_differences, why_not_comparable
+from service.domain.comparability import Arm, doubts, faults, prompt_order, spec_differences, why_not_comparable
 from service.domain.condition import fails
 from service.domain.effect import BetweenLoad, Effect, Estimate, Samples, advise, estimate
 from service.domain.measurement import PhaseResult, RequestResult
@@ -99,7 +99,7 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
         if not phases and found and verdict == "no_difference_shown":
             advice = advise(found, len(old), len(new))
         warnings += _phase_warnings(level, old, new, found, refused)
-        phases.append(_phase(level, verdict, found, old, new, between))
+        phases.append(_phase(level, verdict, found, old, new, between, prompt_order(base)))
     warnings += _disagreement(phases) + _idle_speculation(phases, base, candidate) + doubts(base, candidate, now)
     return Comparison(
         baseline=base.experiment,
@@ -160,9 +160,16 @@ def _phase_warnings(
 
 
 def _phase(
-    level: int, verdict: Verdict, found: Estimate | None, old: list[PhaseResult], new: list[PhaseResult], between: BetweenLoad | None
+    level: int,
+    verdict: Verdict,
+    found: Estimate | None,
+    old: list[PhaseResult],
+    new: list[PhaseResult],
+    between: BetweenLoad | None,
+    order: list[str],
 ) -> PhaseComparison:
-    prompts = sorted({request.prompt for phase in (*old, *new) for request in phase.requests})
+    measured = {request.prompt for phase in (*old, *new) for request in phase.requests}
+    prompts = [prompt for prompt in order if prompt in measured] + sorted(measured - set(order))
     rows = [_row(prompt, level, old, new) for prompt in prompts]
     if found is not None:
         rows = [row.model_copy(update={"tps_change_ci95": _row_interval(row.prompt, old, new, between)}) for row in rows]

@@ -170,6 +170,10 @@ class Prompt(SpecModel):
         return self
 
 
+FIVE_IDS = ("code", "maths", "structured", "explanation", "reasoning")
+"""The built-in prompts, in the order they are shown."""
+
+
 class Bench(SpecModel):
     """What is measured once the engine serves."""
 

@@ -21,7 +21,7 @@ from workers.hosts.gpus import NvidiaSmi
 from workers.hosts.logs import read_chunk
 from workers.hosts.machine import machine_facts
 from workers.hosts.ports import listening_inodes, socket_owners
-from workers.hosts.process import Process, all_processes, command_line, describe, environment_value, same_process, send_signal
+from workers.hosts.process import Process, all_processes, command_line, describe, environment_value, read_process, same_process, send_signal
 from workers.hosts.units import (
     ExitRecord,
     UnitFolder,
@@ -151,7 +151,7 @@ class LocalHost:
         table = all_processes()
         if record is None:
             return UnitState(folder.name, UnitPhase.NOT_FOUND)
-        _reap(record.supervisor_pid)
+        _reap(record)
         main = self._main(record, table)
         if main is not None:
             argv = command_line(main.pid)
@@ -283,10 +283,13 @@ def _once(process: Process, number: signal.Signals, done: set[tuple[int, int]]) 
         send_signal(process, number)
 
 
-def _reap(pid: int) -> None:
+def _reap(record: UnitRecord) -> None:
     """Where this process runs as a container's first one, orphans become its children, and a child must be waited for."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+    supervisor = read_process(record.supervisor_pid)
+    # Nobody else's child with the same pid may lose its exit status here.
+    if supervisor is not None and not supervisor.alive and supervisor.start_ticks == record.supervisor_ticks:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(supervisor.pid, os.WNOHANG)
 
 
 def _check_report(out: bytes, err: bytes) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -71,7 +73,10 @@ class Responder:
         await self._writer.drain()
 
     def reset(self) -> None:
-        """Drop the connection without another word."""
+        """Drop the connection without another word: what was not read yet is lost, the client sees a reset."""
+        raw = self._writer.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()
 
     def _head(self, status: int, content_type: str, length: str) -> None:

@@ -4,12 +4,12 @@
 |---|---|---|
 | EXPCTL_SIM_LOAD_SECONDS | 3 | how long a load takes; 0 for at once |
 | EXPCTL_SIM_PROFILE | kimi-k2.5 | name of a packaged profile (`workers/sim/profiles`), or the path of a JSON file |
-| EXPCTL_SIM_SEED | 0 | shifts the acceptance process |
+| EXPCTL_SIM_SEED | 1 | shifts the acceptance process |
 | EXPCTL_SIM_FAULT | (none) | comma list of the faults below |
 | EXPCTL_SIM_STATE_DIR | <temporary folder>/expctl-sim-<uid> | where a live engine says which GPUs it holds |
 
-Faults of a load: `oom_at_load`, `kv_cache_too_small`, `hang_at=45` (stops at 45 % of the shards, alive), `ignore_term` (a
-process of the same group stays behind, deaf to SIGTERM, and holds the GPUs).
+Faults of a load: `oom_at_load`, `kv_cache_too_small`, `hang_at=45` (stops at 45 % of the shards, alive), `ignore_term` (once
+it serves, a process of the same group is deaf to SIGTERM, stays behind and holds the GPUs).
 Faults of a stream, after N tokens: `exit_mid_stream=N`, `error_chunk=N`, `truncate=N` (closes cleanly without an end),
 `abort=N` (finish_reason "abort"), `reset=N` (connection reset), `hang_stream=N`; and `no_usage`. `@request=K` restricts one to
 the K-th request: `truncate=5@request=2`. Requests for a single token (probes) neither count nor fail.
@@ -50,7 +50,7 @@ class Knobs:
 
     load_seconds: float = 3.0
     profile: str = "kimi-k2.5"
-    seed: int = 0
+    seed: int = 1
     faults: tuple[Fault, ...] = ()
     state_dir: Path = Path()
 
@@ -60,7 +60,7 @@ class Knobs:
         return cls(
             load_seconds=float(_read(env, "LOAD_SECONDS", "3")),
             profile=_read(env, "PROFILE", "kimi-k2.5"),
-            seed=int(_read(env, "SEED", "0")),
+            seed=int(_read(env, "SEED", "1")),
             faults=parse_faults(_read(env, "FAULT", "")),
             state_dir=state_dir(env),
         )

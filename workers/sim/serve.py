@@ -96,8 +96,6 @@ class Server:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopping.set)
-        if self.knobs.fault("ignore_term"):
-            self._leave_a_deaf_process()
         life = asyncio.create_task(self._live(bound))
         waiting = asyncio.create_task(stopping.wait())
         try:
@@ -118,6 +116,8 @@ class Server:
 
     async def _live(self, bound: socket.socket) -> None:
         await self.loader.run()
+        if self.knobs.fault("ignore_term"):
+            self._leave_a_deaf_process()
         http = HttpServer(Api(self.config, self.engine, self.knobs, self.log).handle, self._log_access)
         server = await asyncio.start_server(http.connection, sock=bound, limit=MAX_HEAD, backlog=512)
         self.log.raw(f"INFO:     Started server process [{self.log.pid}]\nINFO:     Waiting for application startup.\n")

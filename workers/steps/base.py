@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from service.domain.measurement import PhaseSummary, RequestResult
-from service.domain.reasons import Reason
+from service.domain.reasons import RULES, Reason
 from service.domain.spec import Spec
 from service.domain.speculation import Speculation
+from service.domain.status import Outcome
 from workers.engines.base import Engine
 from workers.hosts.base import Host, UnitPhase, UnitState
 
@@ -19,8 +20,9 @@ PhaseKind = Literal["first_request", "warmup", "measured"]
 class StepFailed(Exception):
     """The experiment cannot go on. The reason's rule says what that means and whether it may be tried again."""
 
-    def __init__(self, reason: Reason, detail: str, evidence: str = "") -> None:
+    def __init__(self, reason: Reason, detail: str, evidence: str = "", *, outcome: Outcome | None = None) -> None:
         super().__init__(f"{reason}: {detail}")
+        self.outcome = outcome or RULES[reason].outcome
         self.reason = reason
         self.detail = detail
         self.evidence = evidence

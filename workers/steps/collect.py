@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.domain.reasons import Reason
+from service.domain.status import Outcome
 from workers.steps.base import StepContext, StepFailed, follow_log
 
 
@@ -16,4 +17,5 @@ def collect(ctx: StepContext) -> None:
     if failed:
         first = failed[0]
         detail = f"{len(failed)} requests failed, the first on prompt {first.prompt}: {first.error_message or first.reason}"
-        raise StepFailed(first.reason or Reason.BENCH_ERROR, detail, first.error_message or "")
+        # The run came to its end, so whatever broke the request, its numbers are there and may not be believed.
+        raise StepFailed(first.reason or Reason.BENCH_ERROR, detail, first.error_message or "", outcome=Outcome.INVALID)

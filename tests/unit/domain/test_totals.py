@@ -8,9 +8,10 @@ from importlib.resources import files
 from service.domain.events import EventType
 from service.domain.hashing import FIVE_VERSION, bench_hash, engine_hash, spec_hash
 from service.domain.reasons import RULES, Reason, ReasonClass
-from service.domain.spec import Spec
+from service.domain.spec import FIVE_IDS, Spec
 from service.domain.status import ACTIVE, MOVES, Outcome, Status, StepName
 from service.domain.wording import status_text
+from workers.bench.prompts import builtin_prompts
 from workers.runner import STEPS
 
 BASE = {"name": "x", "engine": {"kind": "vllm", "model": "m"}}
@@ -67,9 +68,13 @@ def test_more_repeats_stay_comparable_other_lengths_do_not() -> None:
     assert spec_hash(base) == spec_hash(spec(name="another", baseline="b"))
 
 
+def test_the_five_prompts_are_known_by_their_ids() -> None:
+    assert tuple(prompt.id for prompt in builtin_prompts()) == FIVE_IDS
+
+
 def test_the_text_of_the_five_prompts_belongs_to_their_version() -> None:
     text = files("workers.bench").joinpath("prompts", "five.jsonl").read_bytes()
     assert (FIVE_VERSION, hashlib.sha256(text).hexdigest()[:16]) == (1, FIVE_DIGEST)
 
 
-FIVE_DIGEST = "to be taken from the file"
+FIVE_DIGEST = "9b14fdcdc485a6cc"

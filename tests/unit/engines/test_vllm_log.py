@@ -190,7 +190,7 @@ def test_a_message_glued_to_a_bar_is_read() -> None:
         ),
         ("AssertionError: Error in memory profiling. Initial free memory 1 GiB, current free memory 2 GiB.", Reason.MEMORY_PROFILING_RACE),
         (
-            "ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed, which is larger",
+            "ValueError: To serve at least one request with the model's max seq len (131072), (16.0 GiB KV cache is needed",
             Reason.KV_CACHE_TOO_SMALL,
         ),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB", Reason.CUDA_OUT_OF_MEMORY),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,14 @@ if os.fork() == 0:
         signal.pause()
     signal.pause()
 print('parent', os.getpid(), flush=True)
+signal.pause()
+"""
+HIDES_ITS_ENVIRONMENT = """
+import os, signal
+child = os.fork()
+if child == 0:
+    os.execve('/bin/sleep', ['sleep', '600'], {})
+print(child, flush=True)
 signal.pause()
 """
 LEAVES_A_DAEMON = """
@@ -103,6 +113,22 @@ def test_the_same_definition_is_adopted_by_another_worker(host: LocalHost, pytho
     other = LocalHost("here", tmp_path)
     assert other.unit(UNIT) == first
     assert other.start_unit(python(FOREVER)) == first
+
+
+def test_two_workers_that_start_it_at_once_start_one(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    with ThreadPoolExecutor() as pool:
+        states = list(pool.map(lambda _: LocalHost("here", tmp_path).start_unit(python(FOREVER)), range(4)))
+    assert {state.invocation_id for state in states} == {host.unit(UNIT).invocation_id}
+
+
+def test_a_supervisor_that_became_our_child_is_reaped(host: LocalHost, python: MakeUnit, tmp_path: Path, wait_until: WaitUntil) -> None:
+    """As in a container, where the worker is process 1 and every orphan becomes its child."""
+    supervise.adopt_orphans()
+    try:
+        host.start_unit(python("pass"))
+        wait_until(lambda: host.unit(UNIT).exit_status == 0 and read_process(int(str(record(tmp_path)["supervisor_pid"]))) is None)
+    finally:
+        ctypes.CDLL(None).prctl(supervise.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("changed", [{"code": FOREVER + "  # other"}, {"code": FOREVER, "A": "b"}])
@@ -189,6 +215,20 @@ def test_a_killed_supervisor_leaves_the_engine_findable(host: LocalHost, python:
     ended = host.unit(UNIT)
     assert (ended.exit_status, ended.signal) == (None, None)
     assert host.start_unit(python(FOREVER)).invocation_id != state.invocation_id
+
+
+def test_without_supervisor_and_marker_the_session_still_finds_a_child(
+    host: LocalHost, python: MakeUnit, tmp_path: Path, wait_until: WaitUntil
+) -> None:
+    state = host.start_unit(python(HIDES_ITS_ENVIRONMENT))
+    wait_until(lambda: log_text(host))
+    child = int(log_text(host))
+    wait_until(lambda: read_process(child).command == "sleep")
+    os.kill(int(str(record(tmp_path)["supervisor_pid"])), signal.SIGKILL)
+    os.kill(state.main_pid, signal.SIGKILL)
+    wait_until(lambda: host.unit(UNIT).phase == UnitPhase.ENDED)
+    assert host.unit(UNIT).left_over_pids == (child,)
+    assert host.stop_unit(UNIT).left_over_pids == ()
 
 
 def test_the_exit_status_is_known_after_the_starter_was_killed(host: LocalHost, tmp_path: Path, wait_until: WaitUntil) -> None:

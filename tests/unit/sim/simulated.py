@@ -29,7 +29,9 @@ def free_port() -> int:
 
 def environment(folder: Path, **knobs: str) -> dict[str, str]:
     plain = {key: value for key, value in os.environ.items() if not key.startswith(("EXPCTL_", "VLLM_", "CUDA_"))}
-    return plain | {"PYTHONPATH": str(ROOT), "EXPCTL_SIM_STATE_DIR": str(folder / "state")} | {f"EXPCTL_SIM_{k}": v for k, v in knobs.items()}
+    return (
+        plain | {"PYTHONPATH": str(ROOT), "EXPCTL_SIM_STATE_DIR": str(folder / "state")} | {f"EXPCTL_SIM_{k}": v for k, v in knobs.items()}
+    )
 
 
 def run(*argv: str, folder: Path, **knobs: str) -> subprocess.CompletedProcess[str]:
@@ -72,8 +74,8 @@ class Stream:
         return [token for chunk in self.chunks for token in chunk.tokens]
 
     @property
-    def usage(self) -> dict[str, Any] | None:
-        return self.chunks[-1].data.get("usage") if self.chunks else None
+    def usage(self) -> dict[str, Any]:
+        return dict(self.chunks[-1].data.get("usage") or {}) if self.chunks else {}
 
     @property
     def finish(self) -> str | None:
@@ -91,13 +93,13 @@ class Stream:
 class SimServer:
     """A simulated engine as a process of its own, in its own process group, its output read along the way."""
 
-    def __init__(self, folder: Path, *flags: str, model: str = "/models/m", **knobs: str) -> None:
+    def __init__(self, folder: Path, *flags: str, env: dict[str, str] | None = None, **knobs: str) -> None:
         self.port = free_port()
         settings = {"PROFILE": "fast", "LOAD_SECONDS": "0"} | knobs
-        command = [sys.executable, "-P", "-m", "workers.sim", "serve", model, "--port", str(self.port), "--host=127.0.0.1", *flags]
+        command = [sys.executable, "-P", "-m", "workers.sim", "serve", "/models/m", "--port", str(self.port), "--host=127.0.0.1", *flags]
         self.process = subprocess.Popen(
             command,
-            env=environment(folder, **settings),
+            env=environment(folder, **settings) | (env or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
@@ -110,7 +112,7 @@ class SimServer:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        while part := self.process.stdout.read1(65536):  # type: ignore[union-attr]
+        while part := os.read(self.process.stdout.fileno(), 65536):
             self._parts.put(part)
         self._parts.put(None)
 
@@ -157,7 +159,9 @@ class SimServer:
         page = self.request("GET", "/metrics")[1]
         wanted = [f'{key}="{value}"' for key, value in labels.items()]
         values = [
-            float(match[2]) for match in re.finditer(rf"^{re.escape(name)}(\{{.*\}})? (\S+)$", page, re.M) if all(w in (match[1] or "") for w in wanted)
+            float(match[2])
+            for match in re.finditer(rf"^{re.escape(name)}(\{{.*\}})? (\S+)$", page, re.MULTILINE)
+            if all(w in (match[1] or "") for w in wanted)
         ]
         return sum(values) if values else None
 
@@ -181,10 +185,12 @@ class SimServer:
 
 
 def _events(answer: http.client.HTTPResponse, result: Stream) -> Iterator[tuple[float, str]]:
+    rest = b""
     try:
-        while line := answer.readline():
-            if line.startswith(b"data: "):
-                yield time.monotonic(), line[6:].decode().strip()
+        while part := answer.read1():  # not readline(), which hides a broken end
+            at = time.monotonic()
+            *lines, rest = (rest + part).split(b"\n")
+            yield from ((at, line[6:].decode()) for line in lines if line.startswith(b"data: "))
     except (http.client.IncompleteRead, ConnectionError):
         result.broken = True
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sim.simulated import NGRAM, SimServer, run, until
+from workers.engines.vllm_log import VllmLoadLog
 from workers.sim.state import holdings
 
 Serve = Callable[..., SimServer]
@@ -83,7 +84,7 @@ def test_term_ends_it_within_a_second(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_term_ends_it_during_load_too(serve: Serve) -> None:
-    server = serve(LOAD_SECONDS="60")
+    server = serve(LOAD_SECONDS="8")
     server.wait_for("Completed")
     server.process.terminate()
     assert server.wait() == 0
@@ -103,7 +104,10 @@ def test_it_hangs_on_demand_and_still_ends_at_term(serve: Serve) -> None:
     ("fault", "line"),
     [
         ("oom_at_load", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB."),
-        ("kv_cache_too_small", "ValueError: To serve at least one request with the model's max seq len (131072), (0.50 GiB KV cache is needed"),
+        (
+            "kv_cache_too_small",
+            "ValueError: To serve at least one request with the model's max seq len (131072), (0.50 GiB KV cache is needed",
+        ),
     ],
 )
 def test_a_load_fails_on_demand(serve: Serve, tmp_path: Path, fault: str, line: str) -> None:
@@ -146,7 +150,11 @@ def test_the_port_of_another_program(serve: Serve, tmp_path: Path) -> None:
     [
         ("--no-such-flag=3", 2, "vllm: error: unrecognized arguments: --no-such-flag=3"),
         ("--speculative-model=[ngram]", 2, "vllm: error: unrecognized arguments: --speculative-model=[ngram]"),
-        ('--speculative-config={"method":', 2, "vllm serve: error: argument --speculative-config/-sc: Value {\"method\": cannot be converted to"),
+        (
+            '--speculative-config={"method":',
+            2,
+            'vllm serve: error: argument --speculative-config/-sc: Value {"method": cannot be converted to',
+        ),
         ("--port=x", 2, "vllm serve: error: argument --port: invalid int value: 'x'"),
         ("--max-model-len=long", 2, "vllm serve: error: argument --max-model-len: invalid"),
         ('-sc={"num_speculative_tokens":5}', 1, "Value error, num_speculative_tokens was provided but without speculative model."),
@@ -170,3 +178,28 @@ def test_a_mistyped_knob_is_refused(tmp_path: Path, knobs: dict[str, str]) -> No
     answer = run("workers.sim", "serve", "m", folder=tmp_path, **knobs)
     assert answer.returncode == 2
     assert f"EXPCTL_SIM_{next(iter(knobs))}" in answer.stderr
+
+
+def test_our_own_reader_understands_the_log(serve: Serve) -> None:
+    server = serve("--max-model-len=131072", NGRAM).ready()
+    log = VllmLoadLog()
+    progress = log.feed(server.output.split("\n"))
+    assert (progress.started_serving, progress.engine_version, progress.reason) == (True, "0.32.0", None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "flag", "reason"),
+    [
+        ("oom_at_load", "--seed=1", "cuda_out_of_memory"),
+        ("kv_cache_too_small", "--seed=1", "kv_cache_too_small"),
+        ("", "--no-such-flag", "bad_arguments"),
+        ("", '-sc={"method":"ngram","num_speculative_tokens":5,"prompt_lookup_max":3,"prompt_lookup_min":5}', "bad_arguments"),
+        ("", "--gpu-memory-utilization=1.2", "gpu_memory_not_free_at_start"),
+    ],
+)
+def test_our_own_reader_finds_the_cause(serve: Serve, fault: str, flag: str, reason: str) -> None:
+    server = serve(flag, FAULT=fault)
+    assert server.wait() in {1, 2}
+    progress = VllmLoadLog().feed(server.output.split("\n"))
+    assert progress.reason is not None
+    assert progress.reason.value == reason

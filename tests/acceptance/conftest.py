@@ -1,0 +1,22 @@
+"""One running embedded service per test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.service import Service
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    """A running embedded service."""
+    made = Service(tmp_path).start()
+    yield made
+    if made.process is not None:
+        made.stop()
+    for pid in made.children().values():
+        os.kill(pid, 9)

@@ -1,0 +1,129 @@
+"""The embedded service as real processes, with the simulated engine where a test says `vllm`."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from expctl.client import Client
+from workers.sim.launchers import write_launchers
+
+QUICK_BENCH = {"max_tokens": 16, "concurrency": [1, 4], "repeat": 1, "warmup": 1}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+T = TypeVar("T")
+
+
+def wait_for(look: Callable[[], T], seconds: float = 30.0) -> T:
+    """The first true answer of `look`; a failure that names it otherwise."""
+    tick = threading.Event()
+    for _ in range(int(seconds / 0.05)):
+        found = look()
+        if found:
+            return found
+        tick.wait(0.05)
+    pytest.fail(f"not true within {seconds} s: {look}")
+
+
+@dataclass
+class Service:
+    """`expctl up` in a folder of its own. May be ended and started again."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+    engine_port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    def start(self) -> Service:
+        argv = [sys.executable, "-m", "expctl", "up", "--port", str(self.port), "--data", str(self.data)]
+        log = (self.folder / "up.log").open("ab")
+        with log:
+            self.process = subprocess.Popen([*argv, "--experiment-port", str(self.engine_port)], stdout=log, stderr=log)
+        with Client(self.url) as client:
+            wait_for(client.ready)
+        return self
+
+    def stop(self) -> int:
+        assert self.process is not None
+        self.process.terminate()
+        code = self.process.wait(30)
+        self.process = None
+        return code
+
+    def children(self) -> dict[str, int]:
+        """Verb -> pid of the processes of this service."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    argv = (entry / "cmdline").read_bytes().split(b"\0")
+                    environ = (entry / "environ").read_bytes()
+                except OSError:
+                    continue
+                if f"EXPCTL_DATA_DIR={self.data}\0".encode() in environ and b"expctl" in argv and b"EXPCTL_CHILD=1" in environ:
+                    found[argv[argv.index(b"expctl") + 1].decode()] = int(entry.name)
+        return found
+
+    def cli(self, *argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "expctl", "--server", self.url, *argv]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, input=stdin)
+
+    def engine(self, **knobs: str) -> Path:
+        """A `vllm` that is simulated, with knobs such as LOAD_SECONDS."""
+        folder = self.folder / f"sim-{abs(hash(tuple(knobs.items())))}"
+        state = {"EXPCTL_SIM_STATE_DIR": str(folder), "EXPCTL_SIM_LOAD_SECONDS": "0.3", "EXPCTL_SIM_SEED": "1"}
+        return write_launchers(folder, state | {f"EXPCTL_SIM_{key}": value for key, value in knobs.items()}).engine
+
+    def file(self, name: str, *, bench: dict[str, Any] | None = None, engine: dict[str, Any] | None = None, **knobs: str) -> Path:
+        """An experiment file for the simulated engine."""
+        made = {"kind": "vllm", "model": "/models/kimi", "served_model_name": "kimi", "executable": str(self.engine(**knobs))}
+        spec = {"name": name, "engine": made | (engine or {}), "bench": QUICK_BENCH | (bench or {})}
+        path = self.folder / f"{name.replace(' ', '-')}.yaml"
+        path.write_text(json.dumps(spec))
+        return path
+
+    def submit(self, *argv: Any) -> int:
+        done = self.cli("submit", *map(str, argv))
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout)
+
+    def show(self, one: int) -> dict[str, Any]:
+        with Client(self.url) as client:
+            return client.experiment(one)
+
+    def at_step(self, one: int, step: str) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            item = self.show(one)
+            return item if item["step"] == step or item["status"] == "finished" else None
+
+        return wait_for(look)
+
+    def ended(self, one: int, seconds: float = 60.0) -> dict[str, Any]:
+        def look() -> dict[str, Any] | None:
+            item = self.show(one)
+            return item if item["status"] == "finished" else None
+
+        return wait_for(look, seconds)

@@ -1,0 +1,158 @@
+"""`expctl bench` from its command line to its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from expctl import globals as command_globals
+from expctl.main import run
+from service.domain.speculation import EngineCounters
+
+
+@pytest.fixture(autouse=True)
+def _fresh_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in vars(command_globals.Options()).items():
+        monkeypatch.setattr(command_globals.options, name, value)
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> str:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": null, "messages": [{"role": "user", "content": "x"}]}\n{"prompt": "y"}\n')
+    return str(file)
+
+
+@pytest.fixture
+def server(serve: Any, say: Any) -> Any:
+    models = b'{"object": "list", "data": [{"id": "only"}]}'
+
+    def script(asked: Any) -> Any:
+        if asked.path == "/v1/models":
+            return [say.head("200 OK", f"content-length: {len(models)}") + models]
+        return say.good()
+
+    return serve(script)
+
+
+OFF = ["--engine-metrics", "off"]
+
+
+def test_json_on_stdout_and_talk_on_stderr(server: Any, prompts: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    words = [
+        "bench",
+        "--base-url",
+        server.url,
+        "--prompts",
+        prompts,
+        "--concurrency",
+        "1",
+        "2",
+        "--repeat",
+        "2",
+        "--warmup",
+        "1",
+        "--label",
+        "L",
+    ]
+    assert run([*words, *OFF, "--output", str(file), "--json"]) == 0
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    assert report == json.loads(file.read_text())
+    assert (report["schema"], report["label"], report["model"]) == ("expctl.bench/1", "L", "only")
+    assert [phase["concurrency"] for phase in report["phases"]] == [1, 2]
+    assert [len(phase["requests"]) for phase in report["phases"]] == [4, 4]
+    assert report["phases"][0]["speculation"] is None
+    assert report["first_request"]["prompt"] == "warmup-0"
+    assert {"version", "loop_lag_ms_p99"} <= set(report["client"])
+    for word in ("tok/s", "TTFT ms", "TTFA ms", "TPOT ms", "concurrency 2", "1/4", "warm-up"):
+        assert word in err
+
+
+def test_without_json_a_person_reads_stdout(server: Any, prompts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--base-url", f"{server.url}/v1", "--prompts", prompts, "--repeat", "1", "--warmup", "0", *OFF]) == 0
+    out, err = capsys.readouterr()
+    assert "tok/s" in out
+    assert err == ""
+
+
+def test_a_failure_is_exit_1_and_says_which_and_why(serve: Any, say: Any, prompts: str, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = serve(lambda _: say.stream(say.delta(content="x"), say.data({"error": {"message": "EngineCore died", "code": 500}})))
+    words = ["bench", "--base-url", bad.url, "--model", "m", "--prompts", prompts, "--concurrency", "1", "--repeat", "1", "--warmup", "0"]
+    assert run([*words, *OFF, "--json"]) == 1
+    out, err = capsys.readouterr()
+    assert json.loads(out)["phases"][0]["summary"]["valid"] is False
+    assert "concurrency 1 is invalid: 2 of 2 requests failed: engine_dead 2 (EngineCore died)" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--concurrency", "many"], "--concurrency"),
+        (["--concurrency", "1,1"], "name each level of concurrency once"),
+        (["--repeat", "0"], "--repeat is wrong"),
+        (["--extra-body", "{"], "--extra-body is not JSON"),
+        (["--extra-body", '{"stream": false}'], "set by the benchmark itself"),
+        (["--header", "nothing"], "K=V"),
+        (["--header", "X=a\nb"], "cannot be sent"),
+        (["--api-key", "env:EXPCTL_TEST_NOT_SET"], "is not set"),
+        (["--prompts", "none.jsonl"], "cannot be read"),
+        (["--base-url", "ftp://x"], "is no base URL"),
+        (["--output", "/nowhere/at/all.json"], "its folder does not exist"),
+    ],
+)
+def test_wrong_usage_is_exit_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bench", "--base-url", "http://127.0.0.1:9", "--model", "m", *OFF, *words]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_server_with_two_models_or_none_asks_for_a_choice(serve: Any, say: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = b'{"data": [{"id": "a"}, {"id": "b"}]}'
+    two = serve(lambda _: [say.head("200 OK", f"content-length: {len(listed)}") + listed])
+    assert run(["bench", "--base-url", two.url, *OFF]) == 2
+    assert "choose one with --model" in capsys.readouterr().err
+    none = serve(lambda _: say.refusal("404 Not Found", "{}"))
+    assert run(["bench", "--base-url", none.url, *OFF]) == 1
+    assert "does not list the models" in capsys.readouterr().err
+
+
+def test_counters_come_from_beside_the_base_url(server: Any, prompts: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, Any]] = []
+
+    def read_counters(url: str, headers: dict[str, str] | None = None, timeout_s: float = 5.0) -> EngineCounters:
+        assert timeout_s
+        seen.append((url, headers))
+        tokens = 5.0 * sum("completions" in asked.path for asked in server.asked)
+        return EngineCounters(engine="vllm", generation_tokens=tokens)
+
+    monkeypatch.setattr("workers.engines.prometheus.read_counters", read_counters)
+    words = [
+        "bench",
+        "--base-url",
+        f"{server.url}/v1",
+        "--prompts",
+        prompts,
+        "--concurrency",
+        "1",
+        "--repeat",
+        "1",
+        "--warmup",
+        "0",
+        "--json",
+    ]
+    assert run([*words, "--api-key", "sk-secret"]) == 0
+    out, err = capsys.readouterr()
+    phase = json.loads(out)["phases"][0]
+    assert phase["speculation"]["status"] == phase["requests"][0]["speculation"]["status"] == "off"
+    assert set(dict(seen)) == {f"{server.url}/metrics"}
+    assert seen[0][1] == {"Authorization": "Bearer sk-secret"}
+    assert "sk-secret" not in out + err
+
+    seen.clear()
+    assert run([*words, "--api-key", "sk-secret", "--engine-metrics", "http://127.0.0.1:1/metrics"]) == 0
+    assert set(dict(seen)) == {"http://127.0.0.1:1/metrics"}
+    assert seen[0][1] is None
