@@ -1,9 +1,9 @@
 """Which drafts are accepted: a low-discrepancy process with chosen proportions.
 
-Step n of a request has the points frac(offset + n * phi) (golden ratio) for the length accepted. Such a Weyl sequence fills the
-unit interval evenly, so in any window of some forty steps the proportions are nearly the chosen ones: far nearer than
-with random draws. Offsets depend on seed, prompt and the ordinal of the request among those of its prompt, never on the order in which
-different prompts arrive.
+Step n of a request has the point frac(offset + n * phi) (golden ratio), which the inverse distribution maps to the length
+accepted. Such a Weyl sequence fills the unit interval evenly: in any window of forty steps each share is right to within
+three steps, and in a few hundred nearly exact. The offset depends on seed, prompt and the ordinal of the request among those
+of its prompt, never on the order in which different prompts arrive.
 """
 
 from __future__ import annotations

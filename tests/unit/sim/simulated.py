@@ -7,12 +7,14 @@ import json
 import os
 import queue
 import re
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -138,8 +140,8 @@ class SimServer:
         return status
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its group outlives it only where a deaf process stayed behind
         self.process.wait()
         self._reader.join(5)
         assert self.process.stdout is not None

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import http.client
 import json
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.unit.sim.simulated import NGRAM, SimServer, until
+from workers.sim.acceptance import Verified
+from workers.sim.metrics import IntervalStats, Metrics
 
 Serve = Callable[..., SimServer]
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
@@ -182,3 +186,32 @@ def test_a_stream_fault_can_wait_for_its_request(serve: Serve) -> None:
 
 def test_wrong_health(serve: Serve) -> None:
     assert serve(FAULT="wrong_health").ready().request("GET", "/health")[0] == 500
+
+
+def test_term_cuts_a_running_stream(serve: Serve) -> None:
+    server = serve(PROFILE="kimi-k2.5").ready()
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(server.stream, max_tokens=2000)
+        until(lambda: (server.metric("vllm:generation_tokens_total") or 0) > 3)
+        began = time.monotonic()
+        server.process.terminate()
+        assert server.wait() == 0
+        assert time.monotonic() - began < 1.5
+        assert running.result().broken
+
+
+def test_the_lines_of_an_interval() -> None:
+    metrics = Metrics("m", 2, 4096)
+    stats = IntervalStats(metrics)
+    assert stats.lines() == [], "silent without traffic"
+    metrics.counters.generation_tokens += 5
+    for accepted in (2, 0):
+        metrics.counters.count_step(Verified(2, accepted))
+    (_, engine), (_, speculation) = stats.lines()
+    assert engine.startswith("Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: ")
+    assert speculation.startswith("SpecDecoding metrics: Mean acceptance length: 2.00, Accepted throughput: ")
+    assert speculation.endswith(
+        "Accepted: 2 tokens, Drafted: 4 tokens, Per-position acceptance rate: 0.500, 0.500, Avg Draft acceptance rate: 50.0%"
+    )
+    assert len(stats.lines()) == 1, "one idle interval more"
+    assert stats.lines() == []
