@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import subprocess
@@ -27,6 +28,7 @@ def free_port() -> int:
 
 
 T = TypeVar("T")
+_NUMBERS = itertools.count()
 
 
 def wait_for(look: Callable[[], T], seconds: float = 30.0) -> T:
@@ -59,11 +61,11 @@ class Service:
 
     def start(self) -> Service:
         argv = [sys.executable, "-m", "expctl", "up", "--port", str(self.port), "--data", str(self.data)]
-        log = (self.folder / "up.log").open("ab")
-        with log:
+        told = self.folder / f"up-{next(_NUMBERS)}.log"
+        with told.open("wb") as log:
             self.process = subprocess.Popen([*argv, "--experiment-port", str(self.engine_port)], stdout=log, stderr=log)
-        with Client(self.url) as client:
-            wait_for(client.ready)
+        # Not until it answers, but until `up` says so: before that it takes a dead API for one that cannot start.
+        wait_for(lambda: "expctl is up" in told.read_text())
         return self
 
     def stop(self) -> int:
