@@ -192,7 +192,8 @@ class _Talk:
 
     def phase(self, level: int) -> None:
         self._count, self._total = 0, self._per_phase if level else self._warmup
-        self.say(f"concurrency {level}: {self._total} requests" if level else f"warm-up: {self._total} requests")
+        short = f" (too few to have {level} in flight)" if level > self._total else ""
+        self.say(f"concurrency {level}: {self._total} requests{short}" if level else f"warm-up: {self._total} requests")
 
     def request(self, result: RequestResult) -> None:
         self._count += 1

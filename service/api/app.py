@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Response
 from pydantic import BaseModel
 
-from service.api import compare, experiments, problems
+from service.api import compare, experiments, problems, steering, submission
 from service.api.deps import ReadSession
 from service.api.schemas import HostOut, host_out
 from service.domain.events import Event
@@ -82,6 +82,8 @@ def create_app(database: Database) -> FastAPI:
     app.state.database = database
     problems.install(app)
     app.include_router(router)
+    app.include_router(submission.router)
     app.include_router(experiments.router)
+    app.include_router(steering.router)
     app.include_router(compare.router)
     return app

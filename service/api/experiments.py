@@ -1,10 +1,10 @@
-"""/v1/experiments: submit, list, show, cancel, events, log, results."""
+"""/v1/experiments: list, show, cancel, events, log, results."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import APIRouter, Path, Query
 
 from service.api.deps import ReadSession, User, WriteSession
 from service.api.schemas import (
@@ -18,8 +18,6 @@ from service.api.schemas import (
     experiment_out,
 )
 from service.domain.events import Event
-from service.domain.spec import Spec
-from service.domain.specfile import Document, validate
 from service.domain.status import Status
 from service.store import events, experiments, results, steps
 
@@ -27,26 +25,6 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 After = Annotated[int, Query(ge=0, le=2**62, description="go on after this id")]
-
-SPEC_BODY: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "content": {"application/json": {"schema": Spec.model_json_schema(ref_template="#/components/schemas/{model}")}},
-    }
-}
-
-
-@router.post("", status_code=201)
-def submit(
-    session: WriteSession,
-    user: User,
-    response: Response,
-    body: Annotated[Any, Body(description="an experiment, with the keys of the experiment file")],
-) -> ExperimentOut:
-    """Queue one experiment."""
-    row = experiments.submit(session, validate(Document(body), "the request"), user)
-    response.headers["Location"] = f"/v1/experiments/{row.id}"
-    return experiment_out(session, row)
 
 
 @router.get("")

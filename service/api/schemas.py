@@ -10,10 +10,10 @@ from sqlmodel import Session
 
 from service.domain.measurement import PhaseResult, RequestResult
 from service.domain.reasons import RULES, Reason
-from service.domain.status import Status
+from service.domain.status import Outcome, Status
 from service.domain.wording import status_text, where_text
-from service.store import experiments, hosts
-from service.store.tables import ExperimentRow, HostRow, StepRow
+from service.store import experiments, hosts, steering
+from service.store.tables import ExperimentRow, HostRow, StepRow, utc_now
 
 
 class StepOut(BaseModel):
@@ -56,6 +56,9 @@ class ExperimentOut(BaseModel):
     eta: datetime | None
     attempt: int
     priority: int
+    not_before: datetime | None
+    retry_of: int | None
+    after: list[int]
     baseline_id: int | None
     progress: dict[str, Any]
     facts: dict[str, Any]
@@ -112,6 +115,7 @@ class HostOut(BaseModel):
     worker: str | None
     worker_silent: bool
     blocked: str | None
+    paused: bool
     config: dict[str, Any]
 
 
@@ -141,10 +145,24 @@ def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
         "reason_class": rule.reason_class if rule else None,
         "remedy": rule.remedy if rule else None,
         "status_text": status_text(status, row.step, row.outcome, row.reason),
-        "where_text": where_text(status, row.step, row.progress, ahead, row.detail),
+        "where_text": where_text(status, row.step, row.progress, ahead, row.detail)
+        if status != Status.QUEUED
+        else _waits(session, row, ahead),
+        "after": steering.dependencies(session, row.id or 0),
         "eta": None,
         "events_url": f"/v1/experiments/{row.id}/events",
     }
+
+
+def _waits(session: Session, row: ExperimentRow, ahead: int) -> str:
+    """What a queued experiment waits for, the longest wait first."""
+    unmet = [one for one in steering.dependencies(session, row.id or 0) if experiments.get(session, one).outcome != Outcome.SUCCEEDED]
+    if unmet:
+        return f"after {', '.join(map(str, unmet))}"
+    if row.not_before is not None and row.not_before > utc_now():
+        return f"not before {row.not_before.astimezone():%d %b %H:%M}"
+    host = hosts.by_name(session, experiments.host_name(session, row))
+    return f"{host.name} is paused" if host.paused else where_text(Status.QUEUED, None, {}, ahead, "")
 
 
 def host_out(session: Session, row: HostRow) -> HostOut:
@@ -159,5 +177,6 @@ def host_out(session: Session, row: HostRow) -> HostOut:
         worker=row.lease_owner,
         worker_silent=row.id in silent,
         blocked=row.blocked,
+        paused=row.paused,
         config=row.config,
     )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+NOT_BEFORE = r"^(\d{4}-\d{2}-\d{2}[T ])?([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|[+-]\d{2}:\d{2})?$"
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
@@ -222,3 +223,7 @@ class Spec(SpecModel):
     """Id or name of the experiment to compare with."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
     """Higher runs first."""
+    after: list[int | Name] = Field(default_factory=list, max_length=50)
+    """Ids or names that must have succeeded before; bound when it is submitted."""
+    not_before: Annotated[str, Field(pattern=NOT_BEFORE)] | None = None
+    """`22:00` (the next one in the host's time zone) or a date and time such as 2026-12-01T22:00."""

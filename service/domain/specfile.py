@@ -154,6 +154,9 @@ class _Written(str):
         made.number = number
         return made
 
+    def __getnewargs__(self) -> tuple[str, float]:  # type: ignore[override]  # a copy needs both
+        return str(self), self.number
+
 
 def validate(document: Document, source: str = "the file") -> Spec:
     """A spec from plain values; SpecError lists every mistake with its line."""

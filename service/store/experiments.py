@@ -5,51 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import update
+from sqlalchemy import ColumnElement, and_, func, literal, or_, tuple_, update
+from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 
-from service.domain.errors import ClaimLost, Conflict, NotFound, SpecError
+from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.events import EventType
-from service.domain.hashing import bench_hash, engine_hash, spec_hash
 from service.domain.reasons import RULES, Reason
-from service.domain.spec import Spec
 from service.domain.status import ACTIVE, MOVES, Outcome, Status, StepName
 from service.store import events, hosts
 from service.store.hosts import Lease
-from service.store.tables import ExperimentRow, HostRow, utc_now
+from service.store.tables import DependencyRow, ExperimentRow, HostRow, utc_now
 
-
-def submit(session: Session, spec: Spec, created_by: str, group_id: str | None = None) -> ExperimentRow:
-    """Queue an experiment. NotFound for an unknown host; SpecError for a baseline that does not exist."""
-    host = hosts.by_name(session, spec.host)
-    row = ExperimentRow(
-        group_id=group_id,
-        name=spec.name,
-        host_id=host.id or 0,
-        created_by=created_by,
-        spec=spec.model_dump(mode="json"),
-        spec_hash=spec_hash(spec),
-        engine_hash=engine_hash(spec),
-        bench_hash=bench_hash(spec.bench),
-        served_model=spec.engine.model_id,
-        priority=spec.priority,
-        baseline_id=_baseline(session, spec),
-    )
-    session.add(row)
-    session.flush()
-    events.emit(session, EventType.EXPERIMENT_SUBMITTED, created_by, host=host.name, experiment_id=row.id, data={"name": row.name})
-    return row
-
-
-def _baseline(session: Session, spec: Spec) -> int | None:
-    """A baseline named by id must exist; one named by name is looked up when results are compared, so it may come later."""
-    if not isinstance(spec.baseline, int):
-        return None
-    if session.get(ExperimentRow, spec.baseline) is None:
-        raise SpecError(
-            f"baseline {spec.baseline} does not exist", "there is no experiment of that id", "give an id from `expctl queue`, or a name"
-        )
-    return spec.baseline
+_Other = aliased(ExperimentRow)
 
 
 def get(session: Session, experiment_id: int) -> ExperimentRow:
@@ -82,15 +50,21 @@ def listing(
 
 def queue_position(session: Session, row: ExperimentRow) -> int:
     """How many experiments of its host run or wait before this one."""
-    ahead = select(ExperimentRow.id, ExperimentRow.priority, ExperimentRow.status).where(
-        ExperimentRow.host_id == row.host_id, col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE])
+    before = or_(
+        col(ExperimentRow.status).in_(list(ACTIVE)),
+        col(ExperimentRow.priority) > row.priority,
+        and_(
+            col(ExperimentRow.priority) == row.priority,
+            tuple_(col(ExperimentRow.rank), col(ExperimentRow.id)) < tuple_(literal(row.rank), literal(row.id)),
+        ),
     )
-    mine = (-row.priority, row.id or 0)
-    return sum(
-        1
-        for other_id, priority, status in session.exec(ahead)
-        if other_id != row.id and (status in ACTIVE or (-priority, other_id or 0) < mine)
+    waiting = col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE])
+    query = (
+        select(func.count())
+        .select_from(ExperimentRow)
+        .where(ExperimentRow.host_id == row.host_id, waiting, before, ExperimentRow.id != row.id)
     )
+    return session.exec(query).one()
 
 
 def named(session: Session, name: str, *, succeeded: bool = False) -> ExperimentRow | None:
@@ -119,15 +93,15 @@ def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[Experiment
         return active, adopted
     due = session.exec(
         select(ExperimentRow)
-        .where(ExperimentRow.host_id == lease.host_id, ExperimentRow.status == Status.QUEUED)
-        .order_by(col(ExperimentRow.priority).desc(), col(ExperimentRow.id))
+        .where(ExperimentRow.host_id == lease.host_id, *_due())
+        .order_by(col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
         .limit(1)
         .with_for_update(skip_locked=True)
     ).one_or_none()
     if due is None:
         return None
     values = {"fence": lease.fence, "shift_id": shift_id, "started_at": utc_now()}
-    _move(session, due.id or 0, {Status.QUEUED}, Status.RUNNING, values)
+    move_status(session, due.id or 0, {Status.QUEUED}, Status.RUNNING, values)
     session.refresh(due)
     events.emit(
         session, EventType.EXPERIMENT_STARTED, f"worker:{lease.owner}", host=lease.host, experiment_id=due.id, data={"attempt": due.attempt}
@@ -135,17 +109,53 @@ def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[Experiment
     return due, False
 
 
+def _due() -> list[ColumnElement[bool]]:
+    """A queued experiment is due when its time has come, all it waits for has succeeded, and its host is not paused."""
+    waits = (
+        select(DependencyRow.experiment_id)
+        .join(_Other, col(_Other.id) == DependencyRow.after_id)
+        .where(
+            DependencyRow.experiment_id == ExperimentRow.id, or_(col(_Other.outcome).is_(None), col(_Other.outcome) != Outcome.SUCCEEDED)
+        )
+        .correlate(ExperimentRow)
+        .exists()
+    )
+    paused = select(HostRow.id).where(HostRow.id == ExperimentRow.host_id, col(HostRow.paused).is_(True)).correlate(ExperimentRow).exists()
+    early = and_(col(ExperimentRow.not_before).is_not(None), col(ExperimentRow.not_before) > utc_now())
+    return [col(ExperimentRow.status) == Status.QUEUED, ~waits, ~paused, ~early]
+
+
 def has_work(session: Session, host: str) -> bool:
     """Whether anything on this host is due or waits to be adopted."""
     query = (
         select(ExperimentRow.id)
         .join(HostRow, col(HostRow.id) == ExperimentRow.host_id)
-        .where(HostRow.name == host, col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE]))
+        .where(HostRow.name == host, or_(col(ExperimentRow.status).in_(list(ACTIVE)), and_(*_due())))
     )
     return session.exec(query.limit(1)).one_or_none() is not None
 
 
-def _move(
+def _fail_dependents(session: Session, experiment_id: int, actor: str) -> None:
+    """What waits for an experiment that did not succeed can never run: it ends too, and so does what waits for that."""
+    query = (
+        select(ExperimentRow)
+        .join(DependencyRow, col(DependencyRow.experiment_id) == ExperimentRow.id)
+        .where(DependencyRow.after_id == experiment_id, col(ExperimentRow.status).in_([Status.QUEUED, Status.HELD]))
+    )
+    for row in session.exec(query).all():
+        end(session, row, Outcome.FAILED, Reason.DEPENDENCY_FAILED, f"experiment {experiment_id} did not succeed", actor)
+
+
+def end(session: Session, row: ExperimentRow, outcome: Outcome, reason: Reason, detail: str, actor: str) -> None:
+    """End an experiment that waits, without any worker."""
+    values = {"outcome": outcome, "reason": reason, "detail": detail, "finished_at": utc_now()}
+    move_status(session, row.id or 0, {Status(row.status)}, Status.FINISHED, values)
+    data = {"outcome": outcome, "reason": reason, "detail": detail}
+    events.emit(session, EventType.EXPERIMENT_FINISHED, actor, host=host_name(session, row), experiment_id=row.id, data=data)
+    _fail_dependents(session, row.id or 0, actor)
+
+
+def move_status(
     session: Session, experiment_id: int, expected: set[Status], to: Status, values: dict[str, Any], fence: int | None = None
 ) -> None:
     """Change a status by compare-and-set. ClaimLost when the row is no longer as expected."""
@@ -163,9 +173,11 @@ def finish(session: Session, lease: Lease, experiment_id: int, outcome: Outcome,
     """End an experiment this lease works on."""
     hosts.guard(session, lease)
     values = {"outcome": outcome, "reason": reason, "detail": detail, "evidence": evidence, "finished_at": utc_now()}
-    _move(session, experiment_id, {Status.RUNNING, Status.STOPPING}, Status.FINISHED, values, lease.fence)
+    move_status(session, experiment_id, {Status.RUNNING, Status.STOPPING}, Status.FINISHED, values, lease.fence)
     data = {"outcome": outcome, "reason": reason, "detail": detail}
     events.emit(session, EventType.EXPERIMENT_FINISHED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)
+    if outcome != Outcome.SUCCEEDED:
+        _fail_dependents(session, experiment_id, f"worker:{lease.owner}")
 
 
 def requeue(session: Session, lease: Lease, experiment_id: int, reason: Reason, detail: str) -> bool:
@@ -175,7 +187,7 @@ def requeue(session: Session, lease: Lease, experiment_id: int, reason: Reason, 
     if row.attempt > RULES[reason].retry.times or row.status != Status.RUNNING:
         return False
     values: dict[str, Any] = {"attempt": row.attempt + 1, "step": None, "detail": detail, "progress": {}, "fence": None, "started_at": None}
-    _move(session, experiment_id, {Status.RUNNING}, Status.QUEUED, values, lease.fence)
+    move_status(session, experiment_id, {Status.RUNNING}, Status.QUEUED, values, lease.fence)
     data = {"reason": reason, "detail": detail, "attempt": row.attempt + 1}
     events.emit(session, EventType.EXPERIMENT_REQUEUED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)
     return True
@@ -191,13 +203,9 @@ def cancel(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
     host = host_name(session, row)
     events.emit(session, EventType.EXPERIMENT_CANCEL_REQUESTED, actor, host=host, experiment_id=row.id)
     if row.status == Status.RUNNING:
-        _move(session, experiment_id, {Status.RUNNING}, Status.STOPPING, {})
+        move_status(session, experiment_id, {Status.RUNNING}, Status.STOPPING, {})
     else:
-        reason = Reason.CANCELLED_BY_USER
-        values = {"outcome": Outcome.CANCELLED, "reason": reason, "detail": f"by {actor}", "finished_at": utc_now()}
-        _move(session, experiment_id, {Status(row.status)}, Status.FINISHED, values)
-        data = {"outcome": Outcome.CANCELLED, "reason": reason, "detail": f"by {actor}"}
-        events.emit(session, EventType.EXPERIMENT_FINISHED, actor, host=host, experiment_id=row.id, data=data)
+        end(session, row, Outcome.CANCELLED, Reason.CANCELLED_BY_USER, f"by {actor}", actor)
     session.refresh(row)
     return row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Index, MetaData, Text, UniqueConstraint, text
+from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Index, MetaData, Text, UniqueConstraint, false, text
 from sqlmodel import Field, SQLModel
 
 from service.store.database import UtcDateTime
@@ -54,6 +54,8 @@ class HostRow(SQLModel, table=True):
     fence: int = 0
     """Grows with every claim; a writer with an older one has lost the host."""
     worker_silent: bool = False
+    paused: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=false()))
+    """Nothing new starts; what runs is finished."""
 
 
 class ShiftRow(SQLModel, table=True):
@@ -118,6 +120,12 @@ class ExperimentRow(SQLModel, table=True):
     bench_hash: str
     served_model: str = ""
     priority: int = 0
+    rank: float = Field(default=0.0, sa_column=Column(Float, nullable=False, server_default="0"))
+    """Place among those of the same priority; grows with the id unless somebody moved it."""
+    not_before: datetime | None = Field(default=None, sa_column=_time())
+    held_because: str | None = Field(default=None, sa_column=Column(Text))
+    retry_of: int | None = None
+    """The experiment that this one tries again."""
     baseline_id: int | None = Field(default=None, foreign_key="experiments.id")
     created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
     started_at: datetime | None = Field(default=None, sa_column=_time())
@@ -132,6 +140,39 @@ class ExperimentRow(SQLModel, table=True):
     """Latest load or bench progress, for whoever looks."""
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
     """Provenance: versions, argv, GPUs, client lag."""
+
+
+class DependencyRow(SQLModel, table=True):
+    """One experiment waits for the success of another."""
+
+    __tablename__ = "dependencies"
+    __table_args__ = (Index("ix_dependencies_after", "after_id"),)
+
+    experiment_id: int = Field(foreign_key="experiments.id", primary_key=True)
+    after_id: int = Field(foreign_key="experiments.id", primary_key=True)
+
+
+class BaselineRow(SQLModel, table=True):
+    """The pinned baseline of a model on a host."""
+
+    __tablename__ = "baselines"
+
+    host_id: int = Field(foreign_key="hosts.id", primary_key=True)
+    served_model: str = Field(primary_key=True)
+    experiment_id: int = Field(foreign_key="experiments.id")
+
+
+class IdempotencyRow(SQLModel, table=True):
+    """The first answer to a submission, given again to the same one."""
+
+    __tablename__ = "idempotency_keys"
+
+    key: str = Field(primary_key=True)
+    body_hash: str
+    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    status: int | None = None
+    """Null while the first request is still being answered."""
+    answer: Any = Field(default=None, sa_column=Column(JSON))
 
 
 class StepRow(SQLModel, table=True):

@@ -93,7 +93,11 @@ async def run_phase(
         timed = await _closed_loop(target, jobs, concurrency, per_request, on_request)
         results = [item.result for item in sorted(timed, key=lambda item: item.index)]
         speculation = await span.end(results)
-    duration_s = max(item.ended for item in timed) - min(item.started for item in timed)
+    if per_request is None:
+        duration_s = max(item.ended for item in timed) - min(item.started for item in timed)
+    else:
+        # Between the requests the client read counters; that time is not the server's.
+        duration_s = sum(item.ended - item.started for item in timed)
     phase = PhaseResult(concurrency=concurrency, requests=results, summary=summarise(results, duration_s), speculation=speculation)
     return PhaseRun(phase, lag.p99_ms)
 

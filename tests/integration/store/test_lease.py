@@ -10,7 +10,7 @@ from service.domain.errors import ClaimLost, Conflict
 from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
-from service.store import events, experiments, hosts, shifts
+from service.store import events, experiments, hosts, shifts, submission
 from service.store.database import Database
 from service.store.hosts import Lease
 
@@ -34,7 +34,7 @@ def claim(database: Database, owner: str = "a", lease_s: float = 60.0) -> Lease:
 
 def submit(database: Database, *specs: Spec) -> list[int]:
     with database.write() as session:
-        return [experiments.submit(session, one, "me").id or 0 for one in specs]
+        return [submission.submit(session, one, "me").id or 0 for one in specs]
 
 
 def take(database: Database, lease: Lease) -> tuple[int, bool] | None:

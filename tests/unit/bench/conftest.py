@@ -36,7 +36,6 @@ class Server:
     script: Script
     asked: list[Asked] = field(default_factory=list)
     port: int = 0
-    opened: int = 0
     at_once: int = 0
     most_at_once: int = 0
 
@@ -45,21 +44,23 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.opened += 1
         try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
-            self.at_once += 1
-            self.most_at_once = max(self.most_at_once, self.at_once)
             first, *lines = head.strip().split("\r\n")
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
             body = await reader.readexactly(int(headers.get("content-length", "0")))
             asked = Asked(len(self.asked), first.split()[1], headers, json.loads(body) if body else None)
             self.asked.append(asked)
-            await self._play(self.script(asked), writer, reader)
-        except (asyncio.IncompleteReadError, ConnectionError):
+            steps = self.script(asked)
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+            await self._play(steps[:-1], writer, reader)
+            # Before the last step: once it is out, the client may have sent its next request already.
+            self.at_once -= 1
+            await self._play(steps[-1:], writer, reader)
+        except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
-            self.at_once -= 1
             writer.close()
 
     async def _play(self, steps: list[Step], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
@@ -132,9 +133,16 @@ def serve() -> Iterator[Callable[[Script], Server]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     servers: list[asyncio.Server] = []
+    handlers: set[asyncio.Task[None]] = set()
 
     async def listen(server: Server) -> None:
-        listening = await asyncio.start_server(server.answer, "127.0.0.1", 0, backlog=512)
+        async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            handlers.add(task)
+            await server.answer(reader, writer)
+
+        listening = await asyncio.start_server(handle, "127.0.0.1", 0, backlog=512)
         server.port = listening.sockets[0].getsockname()[1]
         servers.append(listening)
 
@@ -146,11 +154,12 @@ def serve() -> Iterator[Callable[[Script], Server]]:
     async def end() -> None:
         for server in servers:
             server.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
+        # A connection just accepted must get its handler first, or nobody closes its socket.
+        await asyncio.sleep(0.02)
+        for task in handlers:
             task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await asyncio.sleep(0)
+        await asyncio.gather(*handlers, return_exceptions=True)
+        await asyncio.sleep(0.01)
 
     yield start
     asyncio.run_coroutine_threadsafe(end(), loop).result(5)

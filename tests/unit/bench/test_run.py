@@ -206,3 +206,18 @@ def test_a_slow_callback_does_not_slow_the_measurement(serve: Any, say: Any, tar
     assert run.result.summary.duration_s < 1.2
     assert run.result.summary.tpot_ms.p99 is not None
     assert run.result.summary.tpot_ms.p99 < 60
+
+
+def test_the_time_spent_on_counters_is_not_the_servers(serve: Any, say: Any, target: Any, asked: Any) -> None:
+    server = serve(lambda _: say.good("abc"))
+    engine = Engine(lambda: len(server.asked))
+    pause = threading.Event()
+
+    def slow() -> EngineCounters:
+        pause.wait(0.15)
+        return engine()
+
+    begun = time.monotonic()
+    summary = run_phase_blocking(target(server), asked(2), 1, counters=slow).result.summary
+    assert time.monotonic() - begun > 0.6
+    assert summary.duration_s < 0.3

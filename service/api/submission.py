@@ -1,0 +1,86 @@
+"""POST /v1/experiments: one experiment, a list of them, or a sweep; all or nothing; once per Idempotency-Key."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi.encoders import jsonable_encoder
+from sqlmodel import Session
+
+from service.api.deps import User, database
+from service.api.schemas import ExperimentOut, experiment_out
+from service.domain.errors import UsageError
+from service.domain.hashing import digest
+from service.domain.spec import Spec
+from service.domain.specfile import Document, validate
+from service.domain.sweep import expand
+from service.store import idempotency, submission
+
+router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+
+MOST = 500
+CREATED, OK = 201, 200
+
+Key = Annotated[str | None, Header(min_length=1, max_length=200, description="send the same key to be sure that it is queued once")]
+Again = Annotated[
+    bool, Query(description="run even what was measured already; otherwise the earlier experiment is the answer, with status 200")
+]
+
+
+@router.post(
+    "", status_code=CREATED, responses={OK: {"description": "An identical configuration was measured already; nothing was queued."}}
+)
+def submit(
+    request: Request,
+    user: User,
+    response: Response,
+    body: Annotated[Any, Body(description="an experiment with the keys of the experiment file, or a list of them")],
+    idempotency_key: Key = None,
+    again: Again = True,
+) -> ExperimentOut | list[ExperimentOut]:
+    """Queue experiments. The answer is an object for one experiment and a list for several."""
+    store = database(request)
+    if idempotency_key is None:
+        with store.write() as session:
+            status, answer = _submit(session, body, user, again=again)
+    else:
+        with store.write() as session:
+            first = idempotency.begin(session, idempotency_key, digest([body, again]))
+        if first is not None:
+            status, answer = int(first.status or CREATED), _read_back(first.answer)
+        else:
+            try:
+                with store.write() as session:
+                    status, answer = _submit(session, body, user, again=again)
+                    idempotency.answer(session, idempotency_key, status, jsonable_encoder(answer))
+            except BaseException:
+                with store.write() as session:
+                    idempotency.forget(session, idempotency_key)
+                raise
+    response.status_code = status
+    if not isinstance(answer, list):
+        response.headers["Location"] = f"/v1/experiments/{answer.id}"
+    return answer
+
+
+def _submit(session: Session, body: Any, user: str, *, again: bool) -> tuple[int, ExperimentOut | list[ExperimentOut]]:
+    specs, several = _specs(body)
+    made = submission.submit_all(session, specs, user, again=again)
+    shown = [experiment_out(session, one.row) for one in made]
+    status = OK if all(one.measured_already for one in made) else CREATED
+    return status, shown if several else shown[0]
+
+
+def _specs(body: Any) -> tuple[list[Spec], bool]:
+    items = body if isinstance(body, list) else [body]
+    documents = [document for item in items for document in expand(Document(item), "the request")]
+    if not documents or len(documents) > MOST:
+        raise UsageError(f"the request holds {len(documents)} experiments", f"between 1 and {MOST} are possible", "")
+    return [validate(document, "the request") for document in documents], isinstance(body, list) or len(documents) > 1
+
+
+def _read_back(answer: Any) -> ExperimentOut | list[ExperimentOut]:
+    if isinstance(answer, list):
+        return [ExperimentOut.model_validate(item) for item in answer]
+    return ExperimentOut.model_validate(answer)
