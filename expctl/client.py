@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import os
 import time
+import uuid
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -14,6 +15,9 @@ import httpx
 from service.domain import errors
 
 DEFAULT_SERVER = "http://127.0.0.1:8700"
+STREAM_TIMEOUT_S = 60.0
+"""The service sends a sign of life more often than this."""
+RECONNECTS = 10
 
 Json = dict[str, Any]
 
@@ -64,9 +68,10 @@ class Client:
             return response.json()
         raise _problem(response)
 
-    def submit(self, spec: Json) -> Json:
-        """Queue an experiment."""
-        return self._object("POST", "/v1/experiments", json=spec)
+    def submit(self, specs: Json | list[Json], *, key: str | None = None, again: bool = True) -> Any:
+        """Queue an experiment, or a list of them: all or nothing. The same key is queued once, however often it is sent."""
+        headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+        return self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
 
     def experiment(self, experiment_id: int) -> Json:
         """One experiment with its steps."""
@@ -83,6 +88,27 @@ class Client:
     def cancel(self, experiment_id: int) -> Json:
         """Ask an experiment to end."""
         return self._object("POST", f"/v1/experiments/{experiment_id}/cancel")
+
+    def act(self, verb: str, experiment_id: int, body: Json | None = None) -> Json:
+        """hold, release or retry."""
+        return self._object("POST", f"/v1/experiments/{experiment_id}/{verb}", json=body)
+
+    def move(self, experiment_id: int, place: Json) -> Json:
+        """Move a waiting experiment: {"first": true}, {"last": true} or {"before": id}."""
+        return self._object("PATCH", f"/v1/experiments/{experiment_id}", json=place)
+
+    def pause(self, host: str, *, paused: bool) -> Json:
+        """Pause a host, or let it go on."""
+        return self._object("POST", f"/v1/hosts/{host}/{'pause' if paused else 'resume'}")
+
+    def baselines(self) -> list[Json]:
+        """Every pinned baseline."""
+        found: list[Json] = self._call("GET", "/v1/baselines")
+        return found
+
+    def pin(self, experiment_id: int, *, pinned: bool) -> Json:
+        """Pin a baseline, or forget it."""
+        return self._object("PUT" if pinned else "DELETE", f"/v1/experiments/{experiment_id}/baseline")
 
     def results(self, experiment_id: int) -> Json:
         """What an experiment measured."""
@@ -102,8 +128,8 @@ class Client:
         found: list[Json] = self._call("GET", f"/v1/experiments/{experiment_id}/events", params={"after": after})
         return found
 
-    def log(self, experiment_id: int, *, step: str | None = None, follow: bool = False, poll_s: float = 0.5) -> Iterator[str]:
-        """The engine's log, line by line; with `follow`, until the experiment has finished."""
+    def log(self, experiment_id: int, *, step: str | None = None) -> Iterator[str]:
+        """The engine's log as far as it was copied, line by line."""
         after = 0
         while True:
             params: dict[str, str | int] = {"after": after} | ({"step": step} if step else {})
@@ -111,10 +137,40 @@ class Client:
             for piece in page["pieces"]:
                 yield from str(piece["text"]).split("\n")
             after = page["cursor"]
-            if page["finished"] or (not follow and not page["pieces"]):
-                return
             if not page["pieces"]:
-                time.sleep(poll_s)
+                return
+
+    def follow_log(self, experiment_id: int) -> Iterator[Json]:
+        """Pieces of the engine's log until the experiment has finished."""
+        for kind, piece in self.stream(f"/v1/experiments/{experiment_id}/logs/stream", {"after": 0}):
+            if kind == "end":
+                return
+            yield piece
+
+    def stream(self, path: str, params: dict[str, int]) -> Iterator[tuple[str, Json]]:
+        """Server-sent events without end. A connection that breaks is opened again where it broke."""
+        import httpx_sse  # noqa: PLC0415 - only what follows needs it
+
+        last = ""
+        misses = 0
+        while True:
+            headers = {"Last-Event-ID": last} if last else {}
+            try:
+                with httpx_sse.connect_sse(self._http, "GET", path, params=params, headers=headers, timeout=STREAM_TIMEOUT_S) as source:
+                    if source.response.is_error:
+                        source.response.read()
+                        raise _problem(source.response)
+                    for event in source.iter_sse():
+                        misses = 0
+                        last = event.id or last
+                        if event.data:
+                            yield event.event, event.json()
+            except httpx.TransportError as error:
+                misses += 1
+                if misses > RECONNECTS:
+                    todo = "what runs keeps running; try again when the service is back"
+                    raise errors.Unavailable(f"the connection to {self.server} is lost", str(error) or type(error).__name__, todo) from None
+            time.sleep(min(misses, 5) * 0.5)
 
     def ready(self) -> bool:
         """Whether the service answers and stands on a database of its own version."""

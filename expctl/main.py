@@ -18,6 +18,12 @@ VERBS: dict[str, dict[str, str]] = {
         "up": "run the embedded service: API, one worker loop, SQLite",
         "submit": "queue the experiments of a file",
         "cancel": "end experiments, waiting or running",
+        "retry": "queue a finished experiment again",
+        "hold": "keep experiments from starting",
+        "release": "let held experiments start",
+        "move": "another place in the queue",
+        "pause": "start nothing new on a host",
+        "resume": "let a paused host go on",
     },
     "See": {
         "queue": "how the night is going (plain `expctl` is the same)",
@@ -29,9 +35,12 @@ VERBS: dict[str, dict[str, str]] = {
     "Results": {
         "results": "what an experiment measured",
         "compare": "a baseline against others, with a verdict",
+        "baseline": "show, pin or forget baselines",
     },
     "Toolbox (no service needed)": {
         "bench": "measure any OpenAI-compatible server",
+        "schema": "the JSON Schema of the experiment file",
+        "doctor": "what this machine and this service need",
     },
     "Processes": {
         "api": "the HTTP API alone",

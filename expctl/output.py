@@ -24,6 +24,15 @@ def emit(value: Any) -> None:
     print(json.dumps(_picked(value), ensure_ascii=False, indent=2), flush=True)
 
 
+def emit_all(items: list[dict[str, Any]]) -> None:
+    """Experiments after a change: an object for one, a list for several; in words, where each is now."""
+    if options.json:
+        emit(items[0] if len(items) == 1 else items)
+        return
+    for item in items:
+        say(f"{item['id']}  {item['name']}: {item['status_text']}" + (f" ({item['where_text']})" if item["where_text"] else ""))
+
+
 def emit_line(value: Any) -> None:
     """One JSON object a line, for views that go on."""
     print(json.dumps(_picked(value), ensure_ascii=False), flush=True)

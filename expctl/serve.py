@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
 from service.domain.errors import Conflict, UsageError
 from service.settings import Settings
@@ -31,6 +32,20 @@ def open_database(settings: Settings) -> Database:
     if at != head:
         raise Conflict(f"the database is at migration {at or 'none'}, this version needs {head}", "", "run `expctl db upgrade`")
     return database
+
+
+def database_state(settings: Settings) -> tuple[str | None, str, str]:
+    """The migration that the database is at, the newest one, and why it cannot be told where it cannot."""
+    if not settings.database_url and not (settings.data_dir / "expctl.db").exists():
+        return None, migrate.head(), ""
+    try:
+        database = Database(settings.resolved_database_url)
+        try:
+            return migrate.current(database), migrate.head(), ""
+        finally:
+            database.close()
+    except (SQLAlchemyError, ImportError) as error:
+        return None, migrate.head(), str(error).splitlines()[0]
 
 
 def upgrade_database(settings: Settings) -> str:
@@ -91,7 +106,7 @@ def run_api(settings: Settings, host: str, port: int) -> None:
 
     log_to_stderr()
     app = create_app(open_database(settings))
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False))
+    server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
     if os.environ.get("EXPCTL_CHILD"):
         threading.Thread(target=_exit_with_parent, args=(server,), name="parent", daemon=True).start()
     server.run()

@@ -9,15 +9,21 @@ from typing import Any
 from service.domain.errors import SpecError, UsageError
 from service.domain.spec import Spec
 from service.domain.specfile import Document, read_documents, validate
+from service.domain.sweep import expand
 
 
-def read(path: str, changes: list[str]) -> list[Spec]:
-    """The experiments of a file (`-`: standard input), with every `--set key=value` applied."""
+def read(path: str, changes: list[str], sweeps: list[str] | None = None) -> list[Spec]:
+    """The experiments of a file (`-`: standard input), with every `--set key=value` and `--sweep key=a,b` applied."""
     source, data, folder = _data(path)
     documents = read_documents(data, source)
     if not documents:
         raise SpecError(f"{source} is empty", "it holds no experiment", "see the files in examples/")
-    return [_spec(document, source, folder, changes) for document in documents]
+    for document in documents:
+        for change in changes:
+            apply(document, change)
+        for sweep in sweeps or []:
+            add_sweep(document, sweep)
+    return [_spec(one, source, folder) for document in documents for one in expand(document, source)]
 
 
 def _data(path: str) -> tuple[str, bytes, Path]:
@@ -30,9 +36,7 @@ def _data(path: str) -> tuple[str, bytes, Path]:
         raise UsageError(f"{path} cannot be read", error.strerror or str(error), "give the path of an experiment file") from None
 
 
-def _spec(document: Document, source: str, folder: Path, changes: list[str]) -> Spec:
-    for change in changes:
-        apply(document, change)
+def _spec(document: Document, source: str, folder: Path) -> Spec:
     value = document.value
     bench = value.get("bench") if isinstance(value, dict) else None
     if isinstance(bench, dict) and isinstance(bench.get("prompts"), str) and bench["prompts"] != "five":
@@ -63,3 +67,19 @@ def apply(document: Document, change: str) -> None:
     if not isinstance(here, dict):
         raise UsageError(f"--set {key} leads nowhere", "", "name a key of the experiment file")
     here[last] = parsed[0].value if parsed else None
+
+
+def add_sweep(document: Document, text: str) -> None:
+    """`--sweep engine.args.max-num-seqs=8,16`: adds to the file's own `sweep`."""
+    key, equals, values = text.partition("=")
+    if not equals or not key or not values:
+        raise UsageError(f"--sweep {text} is not of the form key=a,b", "", "write it like --sweep bench.repeat=3,5")
+    listed = values if values.startswith("[") else f"[{values}]"
+    [parsed] = read_documents(listed, f"the values of --sweep {key}")
+    if not isinstance(document.value, dict) or not isinstance(document.value.get("sweep", {}), dict):
+        raise UsageError(f"--sweep {key}: the file's own sweep is not a mapping", "", "correct the file")
+    document.value.setdefault("sweep", {})[key] = parsed.value
+    for index in range(len(parsed.value)):
+        for path, written in parsed.texts.items():
+            if path[:1] == (index,):
+                document.texts["sweep", key, *path] = written

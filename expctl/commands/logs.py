@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -21,8 +23,19 @@ def logs(
 ) -> None:
     """Print the engine's log as it was copied from the host."""
     with Client(options.server) as client:
-        for line in client.log(experiment, step=step, follow=follow):
-            if options.json:
-                emit_line({"line": line})
-            else:
-                print(line.rsplit("\r", 1)[-1], flush=follow)
+        if follow:
+            for piece in client.follow_log(experiment):
+                if step in {None, piece["step"]}:
+                    _show(str(piece["text"]).split("\n"))
+        else:
+            _show(client.log(experiment, step=step))
+
+
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        if options.json:
+            emit_line({"line": line})
+        else:
+            # Of a bar that redraws itself, its last state.
+            print(line.rsplit("\r", 1)[-1])
+    sys.stdout.flush()

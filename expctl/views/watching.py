@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Group
@@ -16,7 +16,6 @@ from expctl.output import console, emit_line
 from expctl.views.experiment import step_strip
 from expctl.views.queue import STYLES, duration
 
-POLL_S = 0.5
 UNSUCCESSFUL = 3
 
 
@@ -38,12 +37,37 @@ def _code(items: list[dict[str, Any]]) -> int:
 
 def _redraw(client: Client, ids: list[int], *, to_stderr: bool) -> int:
     with Live(console=console(stderr=to_stderr), auto_refresh=False) as live:
-        while True:
-            items = [client.experiment(one) for one in ids]
+        for items in _changes(client, ids):
             live.update(Group(*(_block(item) for item in items)), refresh=True)
             if _finished(items):
                 return _code(items)
-            time.sleep(POLL_S)
+    return 0
+
+
+def _changes(client: Client, ids: list[int]) -> Iterator[list[dict[str, Any]]]:
+    """The experiments now, and again whenever something happened to one of them."""
+    items = {one: client.experiment(one) for one in ids}
+    yield list(items.values())
+    params = {"after": _last_event(client, ids)} | ({"experiment_id": ids[0]} if len(ids) == 1 else {})
+    for one in ids:
+        items[one] = client.experiment(one)
+    yield list(items.values())
+    for _, event in client.stream("/v1/events", params):
+        one = event["experiment_id"]
+        if one in items:
+            items[one] = client.experiment(one)
+            yield list(items.values())
+
+
+def _last_event(client: Client, ids: list[int]) -> int:
+    """Where to go on from: what happened until now is in the experiments themselves."""
+    latest = 0
+    for one in ids:
+        after = 0
+        while found := client.events(one, after):
+            after = found[-1]["id"]
+        latest = max(latest, after)
+    return latest
 
 
 def _block(item: dict[str, Any]) -> Text:
@@ -59,8 +83,7 @@ def _block(item: dict[str, Any]) -> Text:
 
 def _lines(client: Client, ids: list[int], *, to_stderr: bool) -> int:
     shown: dict[int, tuple[str, str]] = {}
-    while True:
-        items = [client.experiment(one) for one in ids]
+    for items in _changes(client, ids):
         for item in items:
             now = (item["status_text"], item["where_text"])
             if shown.get(item["id"]) != now:
@@ -68,7 +91,7 @@ def _lines(client: Client, ids: list[int], *, to_stderr: bool) -> int:
                 _line(item, to_stderr=to_stderr)
         if _finished(items):
             return _code(items)
-        time.sleep(POLL_S)
+    return 0
 
 
 def _line(item: dict[str, Any], *, to_stderr: bool) -> None:

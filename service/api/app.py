@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, FastAPI, Query, Response
+from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
 
-from service.api import compare, experiments, problems, steering, submission
+from service.api import compare, experiments, live, problems, steering, submission
 from service.api.deps import ReadSession
 from service.api.schemas import HostOut, host_out
-from service.domain.events import Event
-from service.store import events, hosts, migrate
+from service.store import hosts, migrate
 from service.store.database import Database
 
 router = APIRouter()
@@ -63,12 +62,6 @@ def one_host(session: ReadSession, name: str) -> HostOut:
     return host_out(session, hosts.by_name(session, name))
 
 
-@router.get("/v1/events", tags=["events"])
-def all_events(session: ReadSession, after: Annotated[int, Query(ge=0, le=2**62)] = 0) -> list[Event]:
-    """Everything that happened, oldest first; ask again with the last id for more."""
-    return events.since(session, after)
-
-
 def create_app(database: Database) -> FastAPI:
     """The app on a database that is migrated already."""
 
@@ -85,5 +78,6 @@ def create_app(database: Database) -> FastAPI:
     app.include_router(submission.router)
     app.include_router(experiments.router)
     app.include_router(steering.router)
+    app.include_router(live.router)
     app.include_router(compare.router)
     return app

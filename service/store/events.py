@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sqlalchemy import func
 from sqlmodel import Session, col, select
 
 from service.domain.events import Event, EventType
@@ -40,3 +41,8 @@ def since(session: Session, after: int = 0, *, experiment_id: int | None = None,
         )
         for row in session.exec(query)
     ]
+
+
+def latest(session: Session) -> int:
+    """The id of the newest event; 0 before the first."""
+    return session.exec(select(func.max(EventRow.id))).one() or 0

@@ -14,13 +14,7 @@ def launch(ctx: StepContext) -> None:
         ctx.recorder.note(evidence={"launched": "nothing: the endpoint serves already"})
         return
     definition = UnitDefinition(name=ctx.unit, argv=wanted.argv, env=wanted.env, cwd=wanted.cwd)
-    state = ctx.host.unit(ctx.unit)
-    if state.phase == UnitPhase.UNKNOWN:
-        raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {ctx.unit} could not be read")
-    # An ended unit whose start is recorded has had its chance: the load step reads from its log why it ended.
-    recorded = ctx.recorder.invocation()
-    if recorded is None or (state.phase != UnitPhase.ACTIVE and state.invocation_id != recorded):
-        state = _start(ctx, definition)
+    state = _as_recorded(ctx) or _start(ctx, definition)
     ctx.recorder.note(
         unit=ctx.unit,
         invocation_id=state.invocation_id,
@@ -28,7 +22,22 @@ def launch(ctx: StepContext) -> None:
     )
 
 
+def _as_recorded(ctx: StepContext) -> UnitState | None:
+    """The unit whose start was recorded before; None where there was none, or where the host has lost every trace of it."""
+    state = ctx.host.unit(ctx.unit)
+    if state.phase == UnitPhase.UNKNOWN:
+        raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {ctx.unit} could not be read")
+    recorded = ctx.recorder.invocation()
+    if recorded is None or state.phase == UnitPhase.NOT_FOUND:
+        return None
+    if state.invocation_id != recorded:
+        raise StepFailed(Reason.SERVER_RESTARTED_DURING_RUN, f"{ctx.unit} was started again by somebody else")
+    # An ended unit whose start is recorded has had its chance: the load step reads from its log why it ended.
+    return state
+
+
 def _start(ctx: StepContext, definition: UnitDefinition) -> UnitState:
+    """Start it; the host adopts one that runs already with the same definition, and refuses one that has another."""
     ctx.recorder.check()
     try:
         return ctx.host.start_unit(definition)

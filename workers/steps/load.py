@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from service.domain.reasons import Reason
 from workers.engines.base import LoadLog, LoadProgress, Readiness
-from workers.hosts.base import UnitPhase
+from workers.hosts.base import PortOwner, UnitPhase
 from workers.steps.base import StepContext, StepFailed, ending, follow_log
 
 POLL_S = 0.5
 ENDPOINT_PATIENCE_S = 30.0
 """How long an endpoint, which should serve already, may keep us waiting."""
+GPU_LOOK_S = 30.0
+"""How often a load that says nothing has its GPU memory looked at, where the limit is not shorter."""
+MOVED_MIB = 16
+"""Less than this is no sign that weights arrive."""
+
+IDLE_TALK = re.compile(
+    r"No available shared memory broadcast block found"  # waits for a process that may hang
+    r"|Avg prompt throughput: |SpecDecoding metrics: "  # every ten seconds, whatever happens
+    r'|"(?:GET|POST) \S+ HTTP/\d(?:\.\d)?" \d{3}'  # an answer to our own question whether it is ready
+)
+"""What an engine goes on saying while nothing moves."""
 
 
 @dataclass
 class _Watch:
-    """When there was last a sign of progress."""
+    """When there was last a sign of progress, and what the GPUs showed when they were last asked."""
 
     since: float
-    gpu_mib: int | None = None
+    looked: float
+    used_mib: tuple[int | None, ...] | None = None
 
 
 def load(ctx: StepContext) -> None:
     """Until ready, or until it is clear that it will not be."""
     reader = ctx.engine.load_log()
     progress = reader.feed(ctx.recorder.copied_log())
-    watch = _Watch(ctx.clock.monotonic())
+    now = ctx.clock.monotonic()
+    watch = _Watch(since=now, looked=now)
     while True:
         ctx.recorder.check()
         progress = _read_log(ctx, reader, progress, watch)
@@ -44,7 +58,8 @@ def _read_log(ctx: StepContext, reader: LoadLog, before: LoadProgress, watch: _W
     lines = follow_log(ctx)
     if not lines:
         return before
-    watch.since = ctx.clock.monotonic()
+    if any(line.strip() and not IDLE_TALK.search(line) for line in lines):
+        watch.since = ctx.clock.monotonic()
     progress = reader.feed(lines)
     if _shown(progress) != _shown(before):
         ctx.recorder.progress(_shown(progress), event="load")
@@ -77,13 +92,20 @@ def _probe(ctx: StepContext) -> Readiness | None:
         owner = ctx.host.port_owner(ctx.port)
         if owner is None:
             return None
-        if owner.unit != ctx.unit:
-            who = f"pid {owner.pid} ({owner.command})" if owner.pid else "a process of another user"
-            raise StepFailed(Reason.WRONG_SERVER_ON_PORT, f"port {ctx.port} is owned by {who}, not by {ctx.unit}", who)
+        _ours_alone(ctx, owner)
     readiness = ctx.engine.probe(ctx.address)
     if readiness.reason is not None:
         raise StepFailed(readiness.reason, readiness.detail, readiness.detail)
     return readiness
+
+
+def _ours_alone(ctx: StepContext, owner: PortOwner) -> None:
+    who = f"pid {owner.pid} ({owner.command})" if owner.pid else "a process of another user"
+    if owner.shared:
+        # Each connection goes to one or the other, so nothing that is measured here could be believed.
+        raise StepFailed(Reason.PORT_SHARED_WITH_ANOTHER_SERVER, f"port {ctx.port} is shared with {who}", who)
+    if owner.unit != ctx.unit:
+        raise StepFailed(Reason.WRONG_SERVER_ON_PORT, f"port {ctx.port} is owned by {who}, not by {ctx.unit}", who)
 
 
 def _give_up_where_due(ctx: StepContext, watch: _Watch, progress: LoadProgress, readiness: Readiness | None) -> None:
@@ -96,22 +118,25 @@ def _give_up_where_due(ctx: StepContext, watch: _Watch, progress: LoadProgress, 
     where = f"{progress.phase or 'before its first phase'}" + (f" at {progress.percent:.0f} %" if progress.percent is not None else "")
     if ctx.recorder.since_launch_s() > limits.timeout:
         raise StepFailed(Reason.LOAD_TIMEOUT, f"not ready after {limits.timeout:.0f} s, in {where}")
-    if now - watch.since > limits.stall and not _gpu_memory_moved(ctx, watch):
+    _look_at_gpus(ctx, watch, now)
+    if now - watch.since > limits.stall:
         raise StepFailed(Reason.NO_PROGRESS, f"no sign of progress for {limits.stall:.0f} s, in {where}")
 
 
-def _gpu_memory_moved(ctx: StepContext, watch: _Watch) -> bool:
-    """A silent load that still fills the cards is not stalled."""
+def _look_at_gpus(ctx: StepContext, watch: _Watch, now: float) -> None:
+    """A silent load that still fills the cards is not stalled. Asked now and then only: the tool is slow on a busy host."""
+    every_s = min(GPU_LOOK_S, ctx.spec.load.stall / 4)
+    if now - max(watch.since, watch.looked) < every_s:
+        return
+    watch.looked = now
     reading = ctx.host.gpus()
     if not reading.known:
-        return False
-    used = sum(gpu.used_mib or 0 for gpu in reading.gpus)
-    moved = watch.gpu_mib is not None and used != watch.gpu_mib
-    first_look = watch.gpu_mib is None and bool(reading.gpus)
-    watch.gpu_mib = used
-    if moved:
-        watch.since = ctx.clock.monotonic()
-    return moved or first_look
+        return
+    used = tuple(gpu.used_mib for gpu in reading.gpus)
+    before, watch.used_mib = watch.used_mib, used
+    pairs = zip(before or (), used, strict=False)
+    if any(old is not None and new is not None and abs(new - old) >= MOVED_MIB for old, new in pairs):
+        watch.since = now
 
 
 def _remember(ctx: StepContext, progress: LoadProgress, readiness: Readiness) -> None:

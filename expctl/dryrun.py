@@ -1,0 +1,57 @@
+"""What a submission would do, without doing it: the command line that would run, as the engine's own room builds it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import Any
+
+from expctl.client import Client
+from expctl.globals import options
+from service.domain.errors import ExpctlError, NotFound
+from service.domain.spec import Spec
+from workers.engines.base import HostDefaults
+from workers.engines.registry import make_engine
+
+
+def plan(spec: dict[str, Any]) -> dict[str, Any]:
+    """Name, host, command line and number of requests of one experiment."""
+    made = Spec.model_validate(spec)
+    config, known = _host(made.host)
+    defaults = HostDefaults(experiment_port=int(config.get("experiment_port", 8001)), executables=dict(config.get("executables", {})))
+    launch = make_engine(made, defaults, _Environment(os.environ)).launch()
+    prompts = 5 if made.bench.prompts == "five" else len(made.bench.prompts)
+    return {
+        "name": made.name,
+        "host": made.host,
+        "host_known": known,
+        "command": shlex.join(launch.argv) if launch else f"nothing is started; {getattr(made.engine, 'base_url', '')} is measured",
+        "argv": list(launch.argv) if launch else None,
+        "requests": prompts * made.bench.repeat * len(made.bench.concurrency),
+    }
+
+
+class _Environment(dict[str, str]):
+    """Secrets are resolved where the worker runs; a dry run needs none of them."""
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The variable, or a placeholder."""
+        return super().get(key, default or "***")
+
+    def __missing__(self, key: str) -> str:
+        return "***"
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+def _host(name: str) -> tuple[dict[str, Any], bool | None]:
+    """The host's settings, and whether it is known; None where no service answers that could tell."""
+    try:
+        with Client(options.server) as client:
+            hosts = {host["name"]: host["config"] for host in client.hosts()}
+    except ExpctlError:
+        return {}, None
+    if name not in hosts:
+        raise NotFound(f"host {name} is not known", f"known: {', '.join(sorted(hosts))}", "write one of these as `host:` in the file")
+    return hosts[name], True
