@@ -10,6 +10,7 @@ import pytest
 
 from service.store import migrate
 from service.store.database import Database
+from tests.databases import PostgresServer, start_postgres
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +21,38 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    """A migrated database of the test's own."""
-    made = Database(f"sqlite:///{tmp_path / 'expctl.db'}")
-    migrate.upgrade(made)
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, started when a test first asks for it."""
+    server = start_postgres()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Where an empty database of the test's own is, on each kind of server."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'empty.db'}"
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    name = server.create("template0")
+    yield server.url(name)
+    server.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
+    """A migrated database of the test's own, on each kind of server."""
+    if request.param == "sqlite":
+        made = Database(f"sqlite:///{tmp_path / 'expctl.db'}")
+        migrate.upgrade(made)
+        yield made
+        made.close()
+        return
+    server: PostgresServer = request.getfixturevalue("postgres")
+    name = server.create()
+    made = Database(server.url(name))
     yield made
     made.close()
+    server.drop(name)

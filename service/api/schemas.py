@@ -146,7 +146,7 @@ def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
         "remedy": rule.remedy if rule else None,
         "status_text": status_text(status, row.step, row.outcome, row.reason),
         "where_text": where_text(status, row.step, row.progress, ahead, row.detail)
-        if status != Status.QUEUED
+        if status not in {Status.QUEUED, Status.HELD}
         else _waits(session, row, ahead),
         "after": steering.dependencies(session, row.id or 0),
         "eta": None,
@@ -156,6 +156,8 @@ def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
 
 def _waits(session: Session, row: ExperimentRow, ahead: int) -> str:
     """What a queued experiment waits for, the longest wait first."""
+    if row.status == Status.HELD:
+        return row.held_because or ""
     unmet = [one for one in steering.dependencies(session, row.id or 0) if experiments.get(session, one).outcome != Outcome.SUCCEEDED]
     if unmet:
         return f"after {', '.join(map(str, unmet))}"

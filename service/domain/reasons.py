@@ -42,6 +42,8 @@ class Reason(StrEnum):
     EXEC_FAILED = "exec_failed"
     NO_PROGRESS = "no_progress"
     LOAD_TIMEOUT = "load_timeout"
+    COMMAND_FAILED = "command_failed"
+    COMMAND_TIMEOUT = "command_timeout"
     SYSTEMD_START_TIMEOUT = "systemd_start_timeout"
     UNKILLABLE_PROCESS = "unkillable_process"
     PORT_IN_USE = "port_in_use"
@@ -152,6 +154,10 @@ RULES: dict[Reason, Rule] = {
         "read the last log lines; raise load.stall if such a pause is normal",
     ),
     _R.LOAD_TIMEOUT: Rule(_L, "the load took longer than load.timeout", "raise load.timeout, or find out what makes the load slow"),
+    _R.COMMAND_FAILED: Rule(_L, "the command did not end with exit status 0", "read its last lines in the evidence, and the whole log"),
+    _R.COMMAND_TIMEOUT: Rule(
+        _L, "the command took longer than engine.timeout", "raise engine.timeout, or find out what makes the command slow"
+    ),
     _R.SYSTEMD_START_TIMEOUT: Rule(_L, "systemd gave up waiting for the unit to start", "use Type=exec, or raise TimeoutStartSec"),
     _R.UNKILLABLE_PROCESS: Rule(_L, "a process survives SIGKILL", "the host needs a person, most likely a reboot"),
     _R.PORT_IN_USE: Rule(_L, "another program owns the experiment's port", "stop that program, or choose another engine.port"),

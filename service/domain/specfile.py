@@ -19,7 +19,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from service.domain.errors import SpecError
-from service.domain.spec import Bench, EndpointEngine, Load, Prompt, Spec, SpecModel, VllmEngine
+from service.domain.spec import Bench, CommandEngine, EndpointEngine, Load, Prompt, Spec, SpecModel, VllmEngine
 
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000
@@ -27,7 +27,7 @@ MAX_DEPTH = 40
 
 Path = tuple[str | int, ...]
 
-ENGINE_KINDS: dict[str, type[SpecModel]] = {"vllm": VllmEngine, "endpoint": EndpointEngine}
+ENGINE_KINDS: dict[str, type[SpecModel]] = {"vllm": VllmEngine, "endpoint": EndpointEngine, "command": CommandEngine}
 
 
 @dataclass

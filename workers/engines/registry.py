@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
+from service.domain.spec import CommandEngine as CommandSpec
 from service.domain.spec import EndpointEngine as EndpointSpec
 from service.domain.spec import Spec
 from service.domain.spec import VllmEngine as VllmSpec
 from workers.engines.base import Engine, HostDefaults
+from workers.engines.command import CommandEngine
 from workers.engines.endpoint import EndpointEngine
 from workers.engines.vllm import VllmEngine
 
@@ -20,5 +22,7 @@ def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str]) 
             return VllmEngine(spec.engine, defaults, environ)
         case EndpointSpec():
             return EndpointEngine(spec.engine, environ)
+        case CommandSpec():
+            return CommandEngine(spec.engine)
         case _:
             assert_never(spec.engine)

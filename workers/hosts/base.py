@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -25,6 +25,8 @@ class UnitDefinition:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
+    user: str | None = None
+    """Who runs it; None: whoever the host runs things as."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,25 @@ class GpuReading:
     """True where it is certain that this host has no GPU at all (no device node of any vendor)."""
 
 
+@dataclass(frozen=True)
+class CollectedFile:
+    """A file that was kept."""
+
+    path: str
+    """As found: relative to the folder it was looked for in, absolute where it was named so."""
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was kept, where, and what was not and why."""
+
+    folder: str
+    files: tuple[CollectedFile, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
 class Host(Protocol):
     """A machine that experiments run on. Every call is short and may be repeated."""
 
@@ -135,6 +156,16 @@ class Host(Protocol):
 
     def facts(self) -> dict[str, object]:
         """Provenance: kernel, CPU, memory, driver, GPU names."""
+
+    def work_folder(self, name: str) -> str:
+        """A unit's own folder to work in, made where it is missing and never emptied."""
+
+    def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:
+        """Keep copies of the files under `cwd` that match, in a folder of that label in the data folder.
+
+        Copies of an earlier call with the label are replaced. Takes as long as the files are large: `tick` is called meanwhile,
+        and what it raises ends the work. HostError where `cwd` is gone or nothing can be written.
+        """
 
 
 class HostError(Exception):

@@ -89,7 +89,7 @@ class FakeEngine:
     argv: tuple[str, ...] = ("fake-engine", "serve")
     port: int = 8001
     readiness: Readiness = field(
-        default_factory=lambda: Readiness(True, detail="m answered", engine_version="1.0", models=("m",), token="ok")
+        default_factory=lambda: Readiness(True, detail="m answered", engine_version="1.0", models=("m",), token="ok")  # noqa: S106 - what the model said
     )
     readinesses: list[Readiness] = field(default_factory=list)
     """Given one a probe, in order, before `readiness`."""

@@ -152,10 +152,10 @@ def serve() -> Iterator[Callable[[Script], Server]]:
         return server
 
     async def end() -> None:
+        # A connection in the middle of being accepted would leak its socket if its server closed now.
+        await asyncio.sleep(0.02)
         for server in servers:
             server.close()
-        # A connection just accepted must get its handler first, or nobody closes its socket.
-        await asyncio.sleep(0.02)
         for task in handlers:
             task.cancel()
         await asyncio.gather(*handlers, return_exceptions=True)
