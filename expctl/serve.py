@@ -128,7 +128,7 @@ def run_worker(settings: Settings, host: str) -> None:
     with database.read() as session:
         hosts.by_name(session, host)
     owner = f"{socket.gethostname()}:{os.getpid()}"
-    work(Worker(database, owner, settings.data_dir, dict(os.environ), stop), host)
+    work(Worker(database, owner, settings.data_dir, dict(os.environ), stop, settings.lease_s, settings.lease_s / 4), host)
     database.close()
 
 

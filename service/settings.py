@@ -19,6 +19,8 @@ class Settings(BaseSettings):
     """Database, engine logs and unit records of the embedded service."""
     database_url: str = ""
     """Empty: SQLite in the data folder."""
+    lease_s: float = Field(default=60.0, ge=1.0, le=3600.0)
+    """How long a worker that has fallen silent keeps its host, seconds. It beats four times as often."""
     server: str = "http://127.0.0.1:8700"
     """Where the command line finds the API."""
 

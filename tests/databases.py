@@ -54,6 +54,10 @@ class PostgresServer:
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
+    def disconnect(self, name: str) -> None:
+        """End every connection to a database, as a restart of the server would."""
+        self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608 - a name of ours
+
     def drop(self, name: str) -> None:
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
@@ -74,12 +78,25 @@ def start_postgres() -> PostgresServer:
     binaries = _binaries(folder, who)
     data = folder / "data"
     locale = ("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
-    argv = [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", *locale, "--no-sync", "--no-instructions"]
-    subprocess.run(argv, check=True, capture_output=True, cwd=folder, **who)
+    initdb: list[str | Path] = [
+        binaries / "initdb",
+        "-D",
+        data,
+        "-U",
+        "postgres",
+        "--auth=trust",
+        *locale,
+        "--no-sync",
+        "--no-instructions",
+    ]
+    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **who)
     settings = [word for setting in FAST for word in ("-c", setting)]
-    argv = ["/bin/sh", "-c", WATCH, "watch", folder, binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings]
+    watched: list[str | Path] = [binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings]
+    shell: list[str | Path] = ["/bin/sh", "-c", WATCH, "watch", folder]
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True, **who)
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*shell, *watched], stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True, **who
+        )
     server = PostgresServer(folder, process)
     _wait_until_ready(server)
     server.execute(f"CREATE DATABASE {TEMPLATE}")

@@ -6,20 +6,27 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.domain.errors import ClaimLost
-from service.store import experiments
+from service.store import experiments, migrate
 from workers.shift import Worker, run_shift
 
 log = structlog.get_logger()
 
 POLL_S = 0.5
+OUTDATED_S = 5.0
 
 
 def work(worker: Worker, host: str) -> None:
     """Run shifts on a host as long as nobody asks to stop."""
+    head = migrate.head()
     while not worker.stop.is_set():
         try:
             with worker.database.read() as session:
-                due = experiments.has_work(session, host)
+                # Another version has migrated the database: its tables may mean something else by now.
+                current = migrate.current_of(session) == head
+                due = current and experiments.has_work(session, host)
+            if not current:
+                log.warning("the database is at another migration; claiming nothing", host=host, needed=head)
+                worker.stop.wait(OUTDATED_S)
             if due:
                 run_shift(worker, host)
         except ClaimLost as lost:

@@ -12,7 +12,7 @@ from service.domain.events import EventType
 from service.domain.measurement import PhaseSummary, RequestResult
 from service.domain.speculation import Speculation
 from service.domain.status import Status, StepName
-from service.store import events, experiments, results, steps
+from service.store import events, experiments, hosts, results, steps
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import StepRow, utc_now
@@ -53,6 +53,11 @@ class StoreRecorder:
             row = steps.find(session, self._id, self._attempt, name)
         return row is not None and row.finished_at is not None
 
+    def confirm(self) -> None:
+        """Raise ClaimLost unless the host is ours at this moment."""
+        with self._database.write() as session:
+            hosts.guard(session, self._lease)
+
     @property
     def _row(self) -> StepRow:
         if self._step is None:
@@ -71,6 +76,8 @@ class StoreRecorder:
         if time.monotonic() - self._looked < STATUS_EVERY_S:
             return
         with self._database.read() as session:
+            if not hosts.holds(session, self._lease):
+                raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
             status = experiments.status_of(session, self._id)
         self._looked = time.monotonic()
         if status == Status.STOPPING:

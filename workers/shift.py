@@ -30,6 +30,9 @@ from workers.unitname import unit_name
 
 log = structlog.get_logger()
 
+MOST_RECOVERIES = 20
+"""An experiment that takes its worker down each time must not do so for ever."""
+
 
 @dataclass(frozen=True)
 class Worker:
@@ -84,7 +87,12 @@ def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None
     """One experiment from here to its end."""
     recorder = StoreRecorder(worker.database, lease, heart, worker.stop, row.id or 0, row.attempt)
     try:
-        ending = run(_context(worker, lease, row, recorder), recorder)
+        if row.recoveries > MOST_RECOVERIES:
+            recorder.confirm()
+            _stop_unit_of(worker, lease, row)
+            ending = Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"its worker was lost {row.recoveries} times; it is not tried again")
+        else:
+            ending = run(_context(worker, lease, row, recorder), recorder)
     except UsageError as error:
         ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, OSError) as error:

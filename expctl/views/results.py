@@ -15,15 +15,41 @@ DASH = "-"
 
 
 def render(found: dict[str, Any]) -> RenderableType:
-    """Every bench phase of an experiment."""
+    """Every bench phase of an experiment; of a command how it ended and what was kept."""
     item = found["experiment"]
     parts: list[RenderableType] = [Text(f"{item['id']} {item['name']} · {item['status_text']}", "bold")]
+    if item["facts"].get("command"):
+        parts.extend(_command(item["facts"]))
     first = found["first_request"]
     if first and first["ttft_s"] is not None:
         parts.append(Text(f"first request after the load: TTFT {first['ttft_s'] * 1000:.0f} ms (kept apart)"))
     for phase in found["phases"]:
         parts.extend(_phase(phase, item))
     return Group(*parts)
+
+
+def _command(facts: dict[str, Any]) -> list[RenderableType]:
+    command = facts["command"]
+    if command["signal"] is not None:
+        how = f"ended by signal {command['signal']}"
+    else:
+        how = "exit status not known" if command["exit_status"] is None else f"exit status {command['exit_status']}"
+    parts: list[RenderableType] = [Text(how + (", after its time was over" if command["timed_out"] else ""))]
+    files = facts.get("artifacts") or []
+    if files:
+        parts += [Text(f"\nkept in {facts['artifacts_folder']}", "bold"), _files(files)]
+    parts.extend(Text(f"warning: {text}", "yellow") for text in (*command["warnings"], *(facts.get("artifact_warnings") or [])))
+    return parts
+
+
+def _files(files: list[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("file", overflow="fold")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("sha256", no_wrap=True)
+    for file in files:
+        table.add_row(Text(file["path"]), f"{file['size']:,}", file["sha256"][:12])
+    return table
 
 
 def _in_order(requests: list[dict[str, Any]], item: dict[str, Any]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query
 
@@ -39,11 +40,10 @@ def listing(
     rows = experiments.listing(session, statuses=status, host=host, limit=limit + 1, before=before)
     more = len(rows) > limit
     rows = rows[:limit]
-    following = f"/v1/experiments?limit={limit}&before={rows[-1].id}" if more else None
-    if following and status:
-        following += "".join(f"&status={item}" for item in status)
-    if following and host:
-        following += f"&host={host}"
+    following = None
+    if more:
+        asked = {"limit": limit, "before": rows[-1].id, "status": status or [], **({"host": host} if host else {})}
+        following = f"/v1/experiments?{urlencode(asked, doseq=True)}"
     return ExperimentPage(items=[experiment_out(session, row) for row in rows], next=following)
 
 

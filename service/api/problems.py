@@ -53,7 +53,9 @@ def _http(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     slug = "not-found" if error.status_code == HTTPStatus.NOT_FOUND else "http-error"
-    return problem(error.status_code, slug, str(error.detail))
+    answer = problem(error.status_code, slug, str(error.detail))
+    answer.headers.update(error.headers or {})  # such as Allow with 405
+    return answer
 
 
 def _database(request: Request, error: Exception) -> JSONResponse:

@@ -10,7 +10,7 @@ from sqlmodel import Session
 
 from service.api.deps import User, database
 from service.api.schemas import ExperimentOut, experiment_out
-from service.domain.errors import UsageError
+from service.domain.errors import SpecError, UsageError
 from service.domain.hashing import digest
 from service.domain.spec import Spec
 from service.domain.specfile import Document, validate
@@ -21,6 +21,7 @@ router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
 
 MOST = 500
 CREATED, OK = 201, 200
+SOURCE = "the request"
 
 Key = Annotated[str | None, Header(min_length=1, max_length=200, description="send the same key to be sure that it is queued once")]
 Again = Annotated[
@@ -74,10 +75,16 @@ def _submit(session: Session, body: Any, user: str, *, again: bool) -> tuple[int
 
 def _specs(body: Any) -> tuple[list[Spec], bool]:
     items = body if isinstance(body, list) else [body]
-    documents = [document for item in items for document in expand(Document(item), "the request")]
-    if not documents or len(documents) > MOST:
-        raise UsageError(f"the request holds {len(documents)} experiments", f"between 1 and {MOST} are possible", "")
-    return [validate(document, "the request") for document in documents], isinstance(body, list) or len(documents) > 1
+    try:
+        documents = [document for item in items for document in expand(Document(item), SOURCE)]
+        if not documents or len(documents) > MOST:
+            raise UsageError(f"the request holds {len(documents)} experiments", f"between 1 and {MOST} are possible", "")
+        return [validate(document, SOURCE) for document in documents], isinstance(body, list) or len(documents) > 1
+    except SpecError as error:
+        # A request has no lines that a person could look up.
+        raise SpecError(error.what.replace(f"{SOURCE}, line 1: ", ""), error.why, error.todo) from None
+    except RecursionError:
+        raise SpecError(f"{SOURCE} is nested too deeply", "", "an experiment has a few levels only") from None
 
 
 def _read_back(answer: Any) -> ExperimentOut | list[ExperimentOut]:

@@ -220,9 +220,7 @@ class CommandEngine(SpecModel):
 
     @field_validator("gpus")
     @classmethod
-    def _some_gpu_once(
-        cls, value: Literal["all", "none"] | list[int], info: ValidationInfo
-    ) -> Literal["all", "none"] | list[int]:
+    def _some_gpu_once(cls, value: Literal["all", "none"] | list[int], info: ValidationInfo) -> Literal["all", "none"] | list[int]:
         if isinstance(value, list) and (not value or len(set(value)) != len(value)):
             raise ValueError("name each GPU once, or write: all, none")
         said = info.data.get("env", {}).get("CUDA_VISIBLE_DEVICES")
@@ -262,7 +260,9 @@ def check_progress(pattern: str) -> str:
         raise ValueError(f"this is no regular expression: {error}") from None
     names = set(compiled.groupindex)
     if "percent" not in names and not {"done", "total"} <= names and (names or compiled.groups != 1):
-        raise ValueError("it needs a group (?P<percent>...), or groups (?P<done>...) and (?P<total>...), or one group that is the percentage")
+        raise ValueError(
+            "it needs a group (?P<percent>...), or groups (?P<done>...) and (?P<total>...), or one group that is the percentage"
+        )
     return pattern
 
 
@@ -357,7 +357,8 @@ class Spec(SpecModel):
     def _only_where_a_server_is_measured(cls, value: object, info: ValidationInfo) -> object:
         if isinstance(info.data.get("engine"), CommandEngine):
             instead = "its time limit is engine.timeout" if info.field_name == "load" else "its results are engine.artifacts"
-            raise ValueError(f"a command serves nothing that could be loaded or measured; leave {info.field_name} out, {instead}")
+            what = f"a command serves nothing that could be loaded or measured; leave {info.field_name} out, {instead}"
+            raise ValueError(what)  # noqa: TRY004 - pydantic's way
         return value
 
     @model_serializer(mode="wrap")

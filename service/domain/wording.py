@@ -29,8 +29,12 @@ _LOAD_PHASE = {
 }
 
 
-def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None) -> str:
-    """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`."""
+_OF_THE_COMMAND = frozenset({Reason.COMMAND_FAILED, Reason.COMMAND_TIMEOUT})
+"""Reasons that say where they belong, without a step's name."""
+
+
+def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str = "") -> str:
+    """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`. `kind` is the engine's."""
     if status == Status.FINISHED:
         if outcome == Outcome.SUCCEEDED:
             return "Succeeded"
@@ -38,11 +42,12 @@ def status_text(status: Status, step: str | None, outcome: str | None, reason: s
         if outcome == Outcome.CANCELLED:
             return "Cancelled"
         word = "Invalid" if outcome == Outcome.INVALID else "Failed"
-        return f"{word} in {step}: {why}" if step else f"{word}: {why}"
+        return f"{word} in {step}: {why}" if step and reason not in _OF_THE_COMMAND else f"{word}: {why}"
     if status == Status.STOPPING:
         return "Stopping"
     if status == Status.RUNNING:
-        return _AT_STEP[StepName(step)] if step else "Starting"
+        running = kind == "command" and step == StepName.MEASURE
+        return "Running" if running else _AT_STEP[StepName(step)] if step else "Starting"
     return "Held" if status == Status.HELD else "Queued"
 
 
@@ -57,7 +62,15 @@ def where_text(status: Status, step: str | None, progress: Mapping[str, Any], ah
     if step == StepName.MEASURE and progress.get("requests"):
         speed = f", {progress['tps']:.1f} tok/s" if progress.get("tps") is not None else ""
         return f"c={progress['concurrency']}, request {progress['done']} of {progress['requests']}{speed}"
-    return ""
+    return command_text(progress) if step == StepName.MEASURE else ""
+
+
+def command_text(progress: Mapping[str, Any]) -> str:
+    """Such as `45 %, 9 of 20: step 9/20`, by the last line that said so."""
+    if progress.get("percent") is None or "text" not in progress:
+        return ""
+    count = f", {progress['done']} of {progress['total']}" if progress.get("done") is not None and progress.get("total") else ""
+    return f"{progress['percent']:.0f} %{count}: {progress['text']}"
 
 
 def load_text(progress: Mapping[str, Any]) -> str:

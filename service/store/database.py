@@ -44,9 +44,11 @@ POSTGRESQL_CONNECTION: dict[str, Any] = {
     "keepalives_interval": 10,
     "keepalives_count": 3,
     "tcp_user_timeout": 30_000,
-    "options": f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_S}s -c statement_timeout={STATEMENT_TIMEOUT_S}s"
-    f" -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_S}s",
 }
+POSTGRESQL_OPTIONS = (
+    f"-c timezone=UTC -c lock_timeout={LOCK_TIMEOUT_S}s -c statement_timeout={STATEMENT_TIMEOUT_S}s"
+    f" -c idle_in_transaction_session_timeout={IDLE_TIMEOUT_S}s"
+)
 # Fifteen connections are as many requests as the API answers at once before others wait; a worker uses two or three.
 POSTGRESQL_POOL: dict[str, Any] = {"pool_pre_ping": True, "pool_size": 5, "max_overflow": 10, "pool_timeout": 10, "pool_recycle": 1800}
 
@@ -147,9 +149,9 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
     elif backend == "postgresql":
         arguments = {key: value for key, value in POSTGRESQL_CONNECTION.items() if key not in url.query}
-        engine = create_engine(
-            url, json_serializer=_to_json, isolation_level="READ COMMITTED", connect_args=arguments, **POSTGRESQL_POOL
-        )
+        # The last one of a name counts, so here too the URL's go before ours.
+        arguments["options"] = " ".join([POSTGRESQL_OPTIONS, *url.normalized_query.get("options", ())])
+        engine = create_engine(url, json_serializer=_to_json, isolation_level="READ COMMITTED", connect_args=arguments, **POSTGRESQL_POOL)
         event.listen(engine, "connect", _prepare_postgresql)
         event.listen(engine, "begin", _begin_postgresql)
     else:

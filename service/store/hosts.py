@@ -94,6 +94,12 @@ def guard(session: Session, lease: Lease) -> None:
         raise ClaimLost(f"{lease.owner} no longer holds {lease.host}")
 
 
+def holds(session: Session, lease: Lease) -> bool:
+    """Whether the lease is live, without locking anything: for polls and before side effects on the host."""
+    mine = select(HostRow.id).where(HostRow.id == lease.host_id, HostRow.lease_token == lease.token, HostRow.fence == lease.fence)
+    return session.exec(mine.where(col(HostRow.lease_expires) >= db_now())).one_or_none() is not None
+
+
 def release(session: Session, lease: Lease) -> None:
     """Hand the lease back, if it is still ours."""
     session.execute(

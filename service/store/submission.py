@@ -19,6 +19,8 @@ from service.domain.status import Outcome, Status
 from service.store import events, experiments, hosts
 from service.store.tables import DependencyRow, ExperimentRow, HostRow, utc_now
 
+MAX_ID = 2**31
+
 
 @dataclass(frozen=True)
 class Submitted:
@@ -105,7 +107,7 @@ def _bind(session: Session, row: ExperimentRow, spec: Spec, group: dict[str, Exp
             raise SpecError(f"after: {wanted} has ended {other.outcome}", "so this experiment could never run", f"retry {other.id} first")
         session.merge(DependencyRow(experiment_id=row.id or 0, after_id=other.id or 0))
     if isinstance(spec.baseline, int):
-        if session.get(ExperimentRow, spec.baseline) is None:
+        if _by_id(session, spec.baseline) is None:
             raise SpecError(f"baseline {spec.baseline} does not exist", "there is no experiment of that id", "give an id or a name")
         row.baseline_id = spec.baseline
     session.add(row)
@@ -113,8 +115,13 @@ def _bind(session: Session, row: ExperimentRow, spec: Spec, group: dict[str, Exp
 
 def _find(session: Session, wanted: int | str, group: dict[str, ExperimentRow]) -> ExperimentRow | None:
     if isinstance(wanted, int):
-        return session.get(ExperimentRow, wanted)
+        return _by_id(session, wanted)
     return group.get(wanted) or experiments.named(session, wanted)
+
+
+def _by_id(session: Session, experiment_id: int) -> ExperimentRow | None:
+    """None also for a number that no database takes for an id."""
+    return session.get(ExperimentRow, experiment_id) if 0 < experiment_id < MAX_ID else None
 
 
 def _no_cycles(specs: list[Spec]) -> None:

@@ -12,9 +12,15 @@ from tests.acceptance.service import Service
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Service]:
+def environ() -> dict[str, str]:
+    """Settings of the service; a module may give others."""
+    return {}
+
+
+@pytest.fixture
+def service(tmp_path: Path, environ: dict[str, str]) -> Iterator[Service]:
     """A running embedded service."""
-    made = Service(tmp_path).start()
+    made = Service(tmp_path, environ=environ).start()
     yield made
     if made.process is not None:
         made.stop()

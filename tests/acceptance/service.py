@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import httpx
 import pytest
 
 from expctl.client import Client
@@ -42,6 +45,16 @@ def wait_for(look: Callable[[], T], seconds: float = 30.0) -> T:
     pytest.fail(f"not true within {seconds} s: {look}")
 
 
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def steps(item: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The steps of an experiment by name."""
+    return {step["name"]: step for step in item["steps"]}
+
+
 @dataclass
 class Service:
     """`expctl up` in a folder of its own. May be ended and started again."""
@@ -49,7 +62,14 @@ class Service:
     folder: Path
     port: int = field(default_factory=free_port)
     engine_port: int = field(default_factory=free_port)
+    environ: dict[str, str] = field(default_factory=dict)
+    """Settings of this service besides its folder."""
     process: subprocess.Popen[bytes] | None = None
+
+    def environment(self) -> dict[str, str]:
+        """What its processes are started with. They may keep their bytecode: it halves what a start costs."""
+        own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        return own | {"EXPCTL_DATA_DIR": str(self.data)} | self.environ
 
     @property
     def url(self) -> str:
@@ -63,7 +83,9 @@ class Service:
         argv = [sys.executable, "-m", "expctl", "up", "--port", str(self.port), "--data", str(self.data)]
         told = self.folder / f"up-{next(_NUMBERS)}.log"
         with told.open("wb") as log:
-            self.process = subprocess.Popen([*argv, "--experiment-port", str(self.engine_port)], stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [*argv, "--experiment-port", str(self.engine_port)], stdout=log, stderr=log, env=self.environment()
+            )
         # Not until it answers, but until `up` says so: before that it takes a dead API for one that cannot start.
         wait_for(lambda: "expctl is up" in told.read_text())
         return self
@@ -74,6 +96,15 @@ class Service:
         code = self.process.wait(30)
         self.process = None
         return code
+
+    def kill_all(self) -> None:
+        """The whole service at once, as a crash of the user's session would; engines live on."""
+        assert self.process is not None
+        for pid in (self.process.pid, *self.children().values()):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        wait_for(lambda: not self.children())
 
     def children(self) -> dict[str, int]:
         """Verb -> pid of the processes of this service."""
@@ -89,9 +120,16 @@ class Service:
                     found[argv[argv.index(b"expctl") + 1].decode()] = int(entry.name)
         return found
 
+    def api(self, path: str) -> str:
+        return httpx.get(f"{self.url}{path}", trust_env=False, timeout=10).text
+
+    def host(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.api("/v1/hosts/local"))
+        return found
+
     def cli(self, *argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "expctl", "--server", self.url, *argv]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, input=stdin)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, input=stdin, env=self.environment())
 
     def engine(self, **knobs: str) -> Path:
         """A `vllm` that is simulated, with knobs such as LOAD_SECONDS."""

@@ -7,21 +7,11 @@ import os
 import signal
 import socket
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from tests.acceptance.service import Service, wait_for
-
-
-def port_is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def steps(item: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {step["name"]: step for step in item["steps"]}
+from tests.acceptance.service import Service, port_is_free, steps, wait_for
 
 
 def test_from_two_files_to_a_verdict(service: Service) -> None:
@@ -115,7 +105,7 @@ def test_cancel_ends_the_engine(service: Service, step: str, knobs: dict[str, st
     service.at_step(one, step)
     assert service.cli("cancel", str(one)).returncode == 0
     assert service.show(one)["status"] in {"stopping", "finished"}
-    item = service.ended(one, 7)
+    item = service.ended(one, 5)
     assert item["outcome"] == "cancelled"
     assert port_is_free(service.engine_port)
 

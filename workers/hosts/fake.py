@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.domain.reasons import Reason
-from workers.hosts.base import GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import Collected, GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
 
 FIRST_PID = 1000
 
@@ -20,6 +21,8 @@ class FakeHost:
     """Given one a call, in order, before `gpu_reading`."""
     port_owners: dict[int, PortOwner] = field(default_factory=dict)
     host_facts: dict[str, object] = field(default_factory=lambda: {"kernel": "fake"})
+    collected: dict[str, Collected] = field(default_factory=dict)
+    """Label -> what there is to collect."""
     states: dict[str, UnitState] = field(default_factory=dict)
     definitions: dict[str, UnitDefinition] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
@@ -104,6 +107,17 @@ class FakeHost:
         """What was set."""
         self._called("facts", "")
         return dict(self.host_facts)
+
+    def work_folder(self, name: str) -> str:
+        """A name; nothing is made."""
+        self._called("work_folder", name)
+        return f"/work/{name}"
+
+    def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:  # noqa: ARG002 - the seam's signature
+        """What was set for the label, else nothing."""
+        self._called("collect_files", cwd)
+        tick()
+        return self.collected.get(label) or Collected(f"/artifacts/{label}")
 
     def _state(self, name: str) -> UnitState:
         return self.states.get(name) or UnitState(name, UnitPhase.NOT_FOUND)

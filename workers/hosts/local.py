@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from service.domain.reasons import Reason
 from workers.hosts import supervise
-from workers.hosts.base import GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import Collected, GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.collecting import collect
 from workers.hosts.gpus import NvidiaSmi
 from workers.hosts.logs import read_chunk
 from workers.hosts.machine import machine_facts
@@ -55,7 +57,8 @@ class LocalHost:
         devices: Path = Path("/dev"),
     ) -> None:
         self._name = name
-        self._units = data_dir.resolve() / "units"
+        self._data = data_dir.resolve()
+        self._units = self._data / "units"
         self._gpus = NvidiaSmi(nvidia_smi, gpu_timeout_s, devices)
         self._start_timeout_s = start_timeout_s
         self._kill_timeout_s = kill_timeout_s
@@ -87,6 +90,9 @@ class LocalHost:
         """
         if not definition.argv:
             raise HostError(Reason.UNIT_SYNTAX, f"{definition.name} has nothing to run")
+        if definition.user is not None and not _is_own_user(definition.user):
+            who = f"{definition.name} is to run as {definition.user}, but this host runs everything as {_own_user()}"
+            raise HostError(Reason.PERMISSION_DENIED, who)
         folder = UnitFolder(self._units, definition.name)
         with folder.locked(self._start_timeout_s) as lock, os_errors():
             record = folder.record()
@@ -146,6 +152,17 @@ class LocalHost:
     def facts(self) -> dict[str, object]:
         """Kernel, processor, memory, driver, GPUs and their state."""
         return machine_facts(self._gpus)
+
+    def work_folder(self, name: str) -> str:
+        """`work`/<unit> in the data folder, made where it is missing."""
+        folder = self._data / "work" / UnitFolder(self._units, name).name
+        with os_errors():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return str(folder)
+
+    def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:
+        """Copies go to `artifacts`/<label> in the data folder."""
+        return collect(patterns, cwd, self._data / "artifacts" / UnitFolder(self._units, label).name, limit_bytes, tick)
 
     def _observe(self, folder: UnitFolder, record: UnitRecord | None) -> UnitState:
         table = all_processes()
@@ -269,6 +286,17 @@ class LocalHost:
             if any(process.pid == pid for process in members(record, ending, table)):
                 return name
         return None
+
+
+def _own_user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in a container with a made-up user
+        return str(os.geteuid())
+
+
+def _is_own_user(user: str) -> bool:
+    return user in {_own_user(), str(os.geteuid())}
 
 
 def _pids(processes: list[Process]) -> tuple[int, ...]:

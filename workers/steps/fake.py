@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from service.domain.errors import ClaimLost
 from service.domain.measurement import PhaseSummary, RequestResult
 from service.domain.reasons import Reason
 from service.domain.speculation import EngineCounters, Speculation
@@ -158,6 +159,8 @@ class FakeRecorder:
     begun: list[StepName] = field(default_factory=list)
     done: set[StepName] = field(default_factory=set)
     checks: int = 0
+    lost: bool = False
+    """Another worker has the host, and no check has noticed yet."""
     _interruptions: list[tuple[float, Exception]] = field(default_factory=list)
 
     def interrupt(self, error: Exception, after_s: float = 0.0) -> None:
@@ -175,6 +178,11 @@ class FakeRecorder:
     def finished(self, name: StepName) -> bool:
         """Whether a step was done before."""
         return name in self.done
+
+    def confirm(self) -> None:
+        """ClaimLost where the host is no longer ours."""
+        if self.lost:
+            raise ClaimLost("somebody else holds the host")
 
     def check(self) -> None:
         """Raise what is due."""

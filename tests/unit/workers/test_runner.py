@@ -96,6 +96,18 @@ def test_who_hands_over_or_lost_the_claim_leaves_the_unit_running(
     assert stage.called("stop_unit") == []
 
 
+@pytest.mark.parametrize("cause", [None, StepFailed(Reason.NO_PROGRESS, "detail"), Cancelled()])
+def test_a_worker_that_was_frozen_past_its_lease_stops_nothing(
+    stage: Stage, fail_in: Callable[[StepName, Exception], None], cause: Exception | None
+) -> None:
+    if cause is not None:
+        fail_in(StepName.LOAD, cause)
+    stage.recorder.lost = True
+    with pytest.raises(ClaimLost):
+        run(stage.ctx, stage.recorder)
+    assert unit_lives(stage)
+
+
 def test_the_hosts_failure_is_the_experiments(stage: Stage, did: list[str]) -> None:
     stage.recorder.done = {StepName.CLEAR}
     stage.host.fail("read_log", Reason.DISK_FULL, "/var")
