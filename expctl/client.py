@@ -118,6 +118,11 @@ class Client:
         """One comparison, or a list of them for several candidates."""
         return self._call("GET", "/v1/compare", params={"base": base, "ids": ",".join(str(one) for one in candidates)})
 
+    def prune(self, params: dict[str, float], *, really: bool) -> list[Json]:
+        """What would go of old experiments, or what went."""
+        found: list[Json] = self._call("POST" if really else "GET", "/v1/prune", params=params)
+        return found
+
     def hosts(self) -> list[Json]:
         """Every host."""
         found: list[Json] = self._call("GET", "/v1/hosts")

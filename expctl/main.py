@@ -37,10 +37,13 @@ VERBS: dict[str, dict[str, str]] = {
         "compare": "a baseline against others, with a verdict",
         "baseline": "show, pin or forget baselines",
     },
+    "Manage": {
+        "prune": "remove the bulk of old experiments",
+        "doctor": "what this machine and this service need",
+    },
     "Toolbox (no service needed)": {
         "bench": "measure any OpenAI-compatible server",
         "schema": "the JSON Schema of the experiment file",
-        "doctor": "what this machine and this service need",
     },
     "Processes": {
         "api": "the HTTP API alone",

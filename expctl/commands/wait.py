@@ -10,7 +10,7 @@ import typer
 from expctl.client import Client
 from expctl.globals import options
 from expctl.output import emit, say
-from service.domain.spec import parse_duration
+from service.domain.durations import seconds
 
 app = typer.Typer(add_completion=False)
 
@@ -55,6 +55,6 @@ def wait(
 
 def _seconds(text: str) -> float:
     try:
-        return float(parse_duration(text))  # type: ignore[arg-type]  # a text always gives a number or an error
+        return seconds(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None

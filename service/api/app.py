@@ -10,7 +10,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Response
 from pydantic import BaseModel
 
-from service.api import compare, experiments, live, problems, steering, submission
+from service.api import compare, experiments, live, problems, retention, steering, submission
 from service.api.deps import ReadSession
 from service.api.schemas import HostOut, host_out
 from service.store import hosts, migrate
@@ -79,5 +79,6 @@ def create_app(database: Database) -> FastAPI:
     app.include_router(experiments.router)
     app.include_router(steering.router)
     app.include_router(live.router)
+    app.include_router(retention.router)
     app.include_router(compare.router)
     return app

@@ -22,20 +22,9 @@ from pydantic import (
     model_validator,
 )
 
-DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+from service.domain.durations import parse_duration
+
 NOT_BEFORE = r"^(\d{4}-\d{2}-\d{2}[T ])?([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|[+-]\d{2}:\d{2})?$"
-_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-def parse_duration(value: object) -> object:
-    """Seconds from `90`, `90s`, `30m`, `1h30m`. Anything else goes through for the model to refuse."""
-    if not isinstance(value, str):
-        return value
-    text = value.strip().replace(" ", "")
-    if DURATION.sub("", text) or not text:
-        raise ValueError("a duration is written like 30m, 90s or 1h30m")
-    return sum(float(number) * _UNIT_S[unit] for number, unit in DURATION.findall(text))
-
 
 Seconds = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=30 * 86400)]
 Port = Annotated[int, Field(ge=1, le=65535)]

@@ -17,6 +17,15 @@ def environ() -> dict[str, str]:
     return {}
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """One service for all tests that are only refused or only read; its host is paused, so that nothing runs."""
+    made = Service(tmp_path_factory.mktemp("shared")).start()
+    assert made.cli("pause").returncode == 0
+    yield made
+    made.stop()
+
+
 @pytest.fixture
 def service(tmp_path: Path, environ: dict[str, str]) -> Iterator[Service]:
     """A running embedded service."""

@@ -160,9 +160,9 @@ def test_two_services_on_one_folder_are_refused(service: Service) -> None:
 @pytest.mark.parametrize(
     ("argv", "code", "words"),
     [
-        (["show", "99"], 5, "99 does not exist"),
-        (["cancel", "99"], 5, "does not exist"),
-        (["compare", "98", "99"], 5, "98 does not exist"),
+        (["show", "9999"], 5, "9999 does not exist"),
+        (["cancel", "9999"], 5, "does not exist"),
+        (["compare", "9998", "9999"], 5, "9998 does not exist"),
         (["nonsense"], 2, "no verb nonsense"),
         (["queu"], 2, "did you mean queue?"),
         (["submit"], 2, ""),
@@ -171,22 +171,23 @@ def test_two_services_on_one_folder_are_refused(service: Service) -> None:
         (["--help"], 0, ""),
     ],
 )
-def test_exit_codes(service: Service, argv: list[str], code: int, words: str) -> None:
-    done = service.cli(*argv)
+def test_exit_codes(shared: Service, argv: list[str], code: int, words: str) -> None:
+    done = shared.cli(*argv)
     assert done.returncode == code, done.stderr
     assert words in done.stderr
 
 
-def test_wrong_input_stores_nothing(service: Service, tmp_path: Path) -> None:
+def test_wrong_input_stores_nothing(shared: Service, tmp_path: Path) -> None:
+    before = json.loads(shared.cli("queue", "--json").stdout)
     file = tmp_path / "wrong.yaml"
     file.write_text("name: x\nengine: {kind: vllm, model: m}\n---\nname: y\nengine: {kind: vllm, modle: m}\n")
-    done = service.cli("submit", str(file))
+    done = shared.cli("submit", str(file))
     assert done.returncode == 2
     assert "line 5: unknown key modle in engine; did you mean model?" in done.stderr
-    unknown_host = service.cli("submit", str(service.file("x")), "--set", "host=nowhere")
+    unknown_host = shared.cli("submit", str(shared.file("x")), "--set", "host=nowhere")
     assert unknown_host.returncode == 5
     assert "known: local" in unknown_host.stderr
-    assert json.loads(service.cli("queue", "--json").stdout) == []
+    assert json.loads(shared.cli("queue", "--json").stdout) == before
 
 
 def test_no_service_is_said_plainly(tmp_path: Path) -> None:

@@ -89,11 +89,10 @@ def test_retry_is_a_new_experiment_that_remembers(service: Service) -> None:
     assert service.ended(again)["outcome"] == "failed"
 
 
-def test_a_sweep_is_a_group_with_names_of_its_own(service: Service) -> None:
-    paused(service)
-    file = service.file("s", engine={"speculative": {"method": "ngram", "num_speculative_tokens": 1}})
+def test_a_sweep_is_a_group_with_names_of_its_own(shared: Service) -> None:
+    file = shared.file("s", engine={"speculative": {"method": "ngram", "num_speculative_tokens": 1}})
     made = json.loads(
-        service.cli(
+        shared.cli(
             "submit", str(file), "--sweep", "engine.speculative.num_speculative_tokens=3,5", "--sweep", "bench.repeat=1,2", "--json"
         ).stdout
     )
@@ -127,22 +126,22 @@ def test_a_baseline_is_pinned_and_forgotten(service: Service) -> None:
     assert service.cli("baseline", "unset", str(one)).returncode == 5
 
 
-def test_the_same_key_queues_once(service: Service) -> None:
-    paused(service)
-    file = service.file("x")
-    first = service.cli("submit", str(file), "--idempotency-key", "k1").stdout
-    assert service.cli("submit", str(file), "--idempotency-key", "k1").stdout == first
-    other = service.cli("submit", str(file), "--set", "name=other", "--idempotency-key", "k1")
+def test_the_same_key_queues_once(shared: Service) -> None:
+    file = shared.file("key")
+    first = shared.cli("submit", str(file), "--idempotency-key", "k1").stdout
+    assert shared.cli("submit", str(file), "--idempotency-key", "k1").stdout == first
+    other = shared.cli("submit", str(file), "--set", "name=other", "--idempotency-key", "k1")
     assert other.returncode == 2
     assert "another request" in other.stderr
-    assert len(queue(service)) == 1
+    assert [item["name"] for item in queue(shared)].count("key") == 1
 
 
-def test_a_dry_run_says_the_command_and_queues_nothing(service: Service) -> None:
-    done = service.cli("submit", str(service.file("x")), "--dry-run")
+def test_a_dry_run_says_the_command_and_queues_nothing(shared: Service) -> None:
+    before = queue(shared)
+    done = shared.cli("submit", str(shared.file("x")), "--dry-run")
     assert done.returncode == 0
-    assert f"serve /models/kimi --served-model-name kimi --port {service.engine_port}" in done.stdout
-    assert queue(service) == []
+    assert f"serve /models/kimi --served-model-name kimi --port {shared.engine_port}" in done.stdout
+    assert queue(shared) == before
 
 
 def test_events_are_streamed_and_resumed(service: Service) -> None:
@@ -170,28 +169,43 @@ def test_events_are_streamed_and_resumed(service: Service) -> None:
         ("# " + "x" * 5_000_000, "too large"),
     ],
 )
-def test_wrong_input_is_refused_whole(service: Service, tmp_path: Path, text: str, words: str) -> None:
+def test_wrong_input_is_refused_whole(shared: Service, tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(text)
-    done = service.cli("submit", str(file))
+    before = queue(shared)
+    done = shared.cli("submit", str(file))
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert "Traceback" not in done.stderr
-    assert queue(service) == []
+    assert queue(shared) == before
 
 
-def test_doctor_and_schema(service: Service) -> None:
-    done = service.cli("doctor", "--json")
+def test_doctor_and_schema(shared: Service) -> None:
+    done = shared.cli("doctor", "--json")
     assert done.returncode == 0, done.stdout
     assert {one["what"] for one in json.loads(done.stdout)} >= {"Python", "disk", "database", "service", "GPU tool"}
-    schema = json.loads(service.cli("schema").stdout)
+    schema = json.loads(shared.cli("schema").stdout)
     assert schema["required"] == ["name", "engine"]
     assert "sweep" in schema["properties"]
 
 
-def test_a_cancelled_dependency_ends_what_waits_for_it(service: Service) -> None:
-    paused(service)
-    one = service.submit(service.file("first"))
-    two = service.submit(service.file("second"), "--set", f"after=[{one}]")
-    service.cli("cancel", str(one))
-    assert wait_for(lambda: service.show(two))["reason"] == "dependency_failed"
+def test_a_cancelled_dependency_ends_what_waits_for_it(shared: Service) -> None:
+    one = shared.submit(shared.file("first"))
+    two = shared.submit(shared.file("second"), "--set", f"after=[{one}]")
+    shared.cli("cancel", str(one))
+    assert wait_for(lambda: shared.show(two))["reason"] == "dependency_failed"
+
+
+def test_prune_shows_first_and_then_removes_the_bulk(service: Service) -> None:
+    one = service.submit(service.file("x", bench={"concurrency": [1], "max_tokens": 4}))
+    service.ended(one)
+    assert service.cli("prune").returncode == 2
+    shown = json.loads(service.cli("prune", "--older-than", "0s", "--json").stdout)
+    assert [item["experiment_id"] for item in shown] == [one]
+    assert shown[0]["bytes"] > 1000
+    assert service.cli("logs", str(one)).stdout
+    assert json.loads(service.cli("prune", "--max-size", "1", "--yes", "--json").stdout) == shown
+    assert service.cli("logs", str(one)).stdout == ""
+    kept = json.loads(service.cli("results", str(one), "--json").stdout)
+    assert kept["phases"][0]["summary"]["output_tps"] > 0
+    assert json.loads(service.cli("prune", "--older-than", "0s", "--json").stdout) == []

@@ -17,7 +17,7 @@ from service.store import experiments, hosts, shifts, submission
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import ExperimentRow, HostRow, metadata
-from workers import shift
+from workers import recorder, shift
 from workers.bench.run import PhaseRun
 from workers.hosts.base import UnitDefinition, UnitState
 from workers.hosts.fake import FakeHost
@@ -140,3 +140,4 @@ def install(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shift, "make_engine", night.make_engine)
     monkeypatch.setattr(shift, "SystemClock", lambda _stop: night.clock)
     monkeypatch.setattr(measure, "run_phase_blocking", night.phase)
+    monkeypatch.setattr(recorder, "STATUS_EVERY_S", 0.0)

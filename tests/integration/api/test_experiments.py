@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from service.domain.reasons import Reason
+from service.domain.status import Outcome, StepName
+from service.store import experiments, hosts
+from tests.integration.api.service import Api, Hands, problem, spec
+
+pytestmark = pytest.mark.usefixtures("api")
+
+
+def test_submitted_is_queued_and_can_be_found(api: Api) -> None:
+    answer = api.post("/v1/experiments", spec(priority=3), x_expctl_user="ann")
+    assert answer.status_code == 201
+    assert answer.headers["location"] == "/v1/experiments/1"
+    body = answer.json()
+    assert (body["id"], body["status"], body["created_by"], body["host"], body["priority"]) == (1, "queued", "ann", "local", 3)
+    assert (body["status_text"], body["where_text"], body["outcome"], body["started_at"]) == ("Queued", "next on its host", None, None)
+    assert body["spec"]["bench"]["max_tokens"] == 4096, "defaults are written out"
+    shown = api.get(answer.headers["location"]).json()
+    assert shown.pop("steps") == []
+    assert shown == body
+
+
+def test_several_at_once_are_a_list(api: Api) -> None:
+    answer = api.post("/v1/experiments", [spec(name="a"), spec(name="b")])
+    assert (answer.status_code, [one["name"] for one in answer.json()]) == (201, ["a", "b"])
+    assert "location" not in answer.headers
+
+
+def test_nobody_named_is_anonymous(api: Api) -> None:
+    assert api.post("/v1/experiments", spec()).json()["created_by"] == "anonymous"
+
+
+@pytest.mark.parametrize(
+    ("body", "title"),
+    [
+        ({"nam": "x"}, "unknown key nam at the top; did you mean name?"),
+        ({"bench": {"concurency": [1]}}, "unknown key concurency in bench; did you mean concurrency?"),
+        ({"engine": {"kind": "vllm", "model": "m", "arg": {}}}, "unknown key arg in engine; did you mean args?"),
+        ({"priority": "5"}, "priority: Input should be a valid integer (it is '5')"),
+        ({"engine": {"kind": "vllm", "model": "m", "api_key": "sk"}}, "engine.api_key: write a reference such as env:VLLM_API_KEY"),
+        ({"bench": {"repeat": 0}}, "bench.repeat: Input should be greater than or equal to 1 (it is 0)"),
+        ({"baseline": 77}, "baseline 77 does not exist"),
+        ({"baseline": 2**70}, f"baseline {2**70} does not exist"),
+        ({"after": [-1]}, "after: -1 does not exist"),
+        ({"after": [2**40]}, f"after: {2**40} does not exist"),
+        ({"name": "\ud800"}, "name: Input should be a valid string"),
+    ],
+)
+def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
+    sent = json.dumps({**spec(), **body}).encode()
+    found = problem(api.ask("POST", "/v1/experiments", content=sent), 422, "invalid-experiment")
+    assert found["title"].startswith(title)
+    assert "line" not in found["title"]
+    assert api.get("/v1/experiments").json()["items"] == []
+
+
+def test_every_mistake_is_named_at_once(api: Api) -> None:
+    found = problem(api.post("/v1/experiments", {"nam": "x", "bench": {"repeat": "3"}}), 422, "invalid-experiment")
+    for words in ("unknown key nam", "engine is missing", "name is missing", "bench.repeat"):
+        assert words in found["title"]
+    assert "line 1" not in found["title"]
+    assert found["todo"] == "see `expctl schema` for every key and its type"
+
+
+def test_one_mistake_in_a_list_queues_nothing(api: Api) -> None:
+    problem(api.post("/v1/experiments", [spec(), spec(nam="y")]), 422, "invalid-experiment")
+    assert api.get("/v1/experiments").json()["items"] == []
+
+
+@pytest.mark.parametrize("body", [3, "x", None, True])
+def test_what_is_no_mapping_is_no_experiment(api: Api, body: Any) -> None:
+    answer = api.ask("POST", "/v1/experiments", content=json.dumps(body).encode(), headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_no_experiment_at_all(api: Api) -> None:
+    assert problem(api.post("/v1/experiments", []), 422, "invalid-input")["title"] == "the request holds 0 experiments"
+
+
+def test_nested_without_end_is_refused(api: Api) -> None:
+    deep = '{"name":"x","engine":{"kind":"vllm","model":"m","args":{"a":' + "[" * 400 + "]" * 400 + "}}}"
+    assert problem(api.ask("POST", "/v1/experiments", content=deep.encode()), 422, "invalid-experiment")["title"]
+
+
+@pytest.mark.parametrize(("sent", "what"), [(b"{", "body.1: JSON decode error"), (b"", "body: Field required")])
+def test_a_body_that_is_no_json(api: Api, sent: bytes, what: str) -> None:
+    found = problem(api.ask("POST", "/v1/experiments", content=sent, headers={"content-type": "application/json"}), 422, "invalid-input")
+    assert found["detail"] == what
+    assert found["errors"] == [dict(zip(("where", "what"), what.split(": "), strict=True))]
+
+
+def test_an_unknown_host_is_named_with_the_known_ones(api: Api) -> None:
+    found = problem(api.post("/v1/experiments", spec(host="gpu-9")), 404, "not-found")
+    assert (found["title"], found["detail"]) == ("host gpu-9 is not known", "known: local")
+
+
+@pytest.mark.parametrize("path", ["", "/events", "/logs", "/results"])
+def test_an_unknown_experiment_is_not_found(api: Api, path: str) -> None:
+    assert problem(api.get(f"/v1/experiments/9{path}"), 404, "not-found")["title"] == "experiment 9 does not exist"
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", str(2**31)])
+def test_what_is_no_id_is_refused(api: Api, number: str) -> None:
+    found = problem(api.get(f"/v1/experiments/{number}"), 422, "invalid-input")
+    assert found["errors"][0]["where"] == "path.experiment_id"
+
+
+def test_pages_newest_first_without_a_gap(api: Api) -> None:
+    for number in range(5):
+        api.submit(name=f"e{number}")
+    seen: list[int] = []
+    page = api.get("/v1/experiments", limit=2).json()
+    assert page["next"] == "/v1/experiments?limit=2&before=4"
+    while True:
+        seen += [one["id"] for one in page["items"]]
+        if page["next"] is None:
+            break
+        page = api.get(page["next"]).json()
+    assert seen == [5, 4, 3, 2, 1]
+
+
+def test_a_full_last_page_has_no_next(api: Api) -> None:
+    api.submit()
+    api.submit()
+    assert api.get("/v1/experiments", limit=2).json()["next"] is None
+
+
+def test_the_next_page_asks_for_the_same(api: Api) -> None:
+    odd = "a b&status=finished"
+    with api.database.write() as session:
+        hosts.register(session, odd, "local", {})
+    for _ in range(3):
+        api.submit(host=odd)
+    api.submit()
+    page = api.get("/v1/experiments", limit=1, host=odd, status=["queued", "held"]).json()
+    assert parse_qs(urlsplit(page["next"]).query) == {"limit": ["1"], "before": ["3"], "host": [odd], "status": ["queued", "held"]}
+    assert [one["id"] for one in api.get(page["next"]).json()["items"]] == [2]
+
+
+def test_listed_by_status_and_host(api: Api) -> None:
+    api.submit()
+    api.submit()
+    api.post("/v1/experiments/1/cancel")
+    assert [one["id"] for one in api.get("/v1/experiments", status="queued").json()["items"]] == [2]
+    assert [one["id"] for one in api.get("/v1/experiments", status=["queued", "finished"]).json()["items"]] == [2, 1]
+    problem(api.get("/v1/experiments", host="gpu-9"), 404, "not-found")
+
+
+@pytest.mark.parametrize("params", [{"limit": 0}, {"limit": 501}, {"before": 0}, {"status": "nonsense"}, {"limit": "x"}])
+def test_parameters_out_of_range(api: Api, params: dict[str, Any]) -> None:
+    found = problem(api.get("/v1/experiments", **params), 422, "invalid-input")
+    assert found["errors"][0]["where"].startswith(f"query.{next(iter(params))}")
+
+
+def test_an_unknown_parameter_does_no_harm(api: Api) -> None:
+    api.submit()
+    assert len(api.get("/v1/experiments", nonsense=1).json()["items"]) == 1
+
+
+def test_cancel_what_waits(api: Api) -> None:
+    api.submit()
+    body = api.post("/v1/experiments/1/cancel", x_expctl_user="bob").json()
+    assert (body["status"], body["outcome"], body["reason"], body["detail"]) == ("finished", "cancelled", "cancelled_by_user", "by bob")
+    assert [(one["type"], one["actor"]) for one in api.get("/v1/experiments/1/events").json()] == [
+        ("experiment.submitted", "ann"), ("experiment.cancel_requested", "bob"), ("experiment.finished", "bob"),
+    ]  # fmt: skip
+
+
+def test_cancel_what_is_held(api: Api) -> None:
+    api.submit()
+    assert api.post("/v1/experiments/1/hold", {"because": "driver"}).json()["status"] == "held"
+    assert api.post("/v1/experiments/1/cancel").json()["outcome"] == "cancelled"
+
+
+def test_cancel_what_runs_and_then_again(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    hands.take()
+    for _ in range(2):
+        answer = api.post("/v1/experiments/1/cancel")
+        assert (answer.status_code, answer.json()["status"], answer.json()["status_text"]) == (200, "stopping", "Stopping")
+    asked = [one for one in api.get("/v1/experiments/1/events").json() if one["type"] == "experiment.cancel_requested"]
+    assert len(asked) == 1
+
+
+def test_cancel_what_has_finished(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    hands.finish(hands.take())
+    found = problem(api.post("/v1/experiments/1/cancel"), 409, "conflict")
+    assert (found["title"], found["detail"]) == ("experiment 1 has already finished", "outcome: succeeded")
+    problem(api.post("/v1/experiments/9/cancel"), 404, "not-found")
+
+
+def test_a_failure_says_why_and_what_to_do(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    number = hands.take()
+    hands.log(number, StepName.LOAD, "x")
+    hands.finish(number, Outcome.FAILED, Reason.KV_CACHE_TOO_SMALL, "needs 16 GiB")
+    body = api.get("/v1/experiments/1").json()
+    assert (body["reason_class"], body["where_text"], body["evidence"]) == ("oom", "needs 16 GiB", "the line")
+    assert body["status_text"] == "Failed in load: the KV cache does not fit the requested context"
+    assert "max-model-len" in body["remedy"]
+    [step] = body["steps"]
+    assert (step["name"], step["attempt"], step["finished_at"]) == ("load", 1, None)
+
+
+def test_events_go_on_after_a_cursor(api: Api) -> None:
+    api.submit()
+    api.submit()
+    api.post("/v1/experiments/1/cancel")
+    found = api.get("/v1/experiments/1/events").json()
+    assert [one["experiment_id"] for one in found] == [1, 1, 1]
+    assert api.get("/v1/experiments/1/events", after=found[0]["id"]).json() == found[1:]
+    assert api.get("/v1/experiments/1/events", after=found[-1]["id"]).json() == []
+    problem(api.get("/v1/experiments/1/events", after=-1), 422, "invalid-input")
+
+
+def test_the_log_goes_on_after_a_cursor_until_nothing_more_comes(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    number = hands.take()
+    empty = api.get("/v1/experiments/1/logs").json()
+    assert empty == {"pieces": [], "cursor": 0, "finished": False}
+    hands.log(number, StepName.LOAD, *(f"load {n}" for n in range(60)))
+    hands.log(number, StepName.WARM, "warm 0")
+    first = api.get("/v1/experiments/1/logs").json()
+    assert (len(first["pieces"]), first["finished"]) == (50, False)
+    rest = api.get("/v1/experiments/1/logs", after=first["cursor"]).json()
+    assert [piece["text"] for piece in rest["pieces"]] == [*(f"load {n}" for n in range(50, 60)), "warm 0"]
+    assert [piece["text"] for piece in api.get("/v1/experiments/1/logs", step="warm").json()["pieces"]] == ["warm 0"]
+    hands.finish(number)
+    assert not api.get("/v1/experiments/1/logs", after=first["cursor"]).json()["finished"], "there is more after this cursor"
+    assert api.get("/v1/experiments/1/logs", after=rest["cursor"]).json() == {"pieces": [], "cursor": rest["cursor"], "finished": True}
+
+
+def test_results_so_far_and_in_the_end(api: Api) -> None:
+    api.submit()
+    nothing = api.get("/v1/experiments/1/results").json()
+    assert (nothing["phases"], nothing["first_request"], nothing["experiment"]["id"]) == ([], None, 1)
+    hands = Hands(api.database)
+    hands.measure(hands.take(), 50.0)
+    found = api.get("/v1/experiments/1/results").json()
+    assert found["first_request"]["ttft_s"] == 30.0
+    [phase] = found["phases"]
+    assert (phase["concurrency"], phase["summary"]["output_tps"], len(phase["requests"])) == (1, 50.0, 10)
+    assert phase["requests"][0]["completion_tokens"] is None, "not known is never 0"
+
+
+def measured(api: Api, *speeds: float) -> None:
+    hands = Hands(api.database)
+    for speed in speeds:
+        number = api.submit(name=f"at {speed}")["id"]
+        assert hands.take() == number
+        hands.measure(number, speed)
+        hands.finish(number)
+
+
+def test_one_candidate_is_an_object_and_several_are_a_list(api: Api) -> None:
+    measured(api, 50.0, 25.0, 100.0)
+    one = api.get("/v1/compare", base=1, ids="2").json()
+    assert (one["schema"], one["baseline"], one["candidate"], one["verdict"]) == ("expctl.comparison/1", 1, 2, "worse")
+    several = api.get("/v1/compare", base=1, ids="3,2").json()
+    assert [(item["candidate"], item["verdict"]) for item in several] == [(3, "better"), (2, "worse")]
+    assert several[1] == one
+
+
+def test_what_is_not_measured_yet_cannot_be_compared(api: Api) -> None:
+    measured(api, 50.0)
+    api.submit()
+    for base, ids in ((1, "2"), (2, "1")):
+        found = problem(api.get("/v1/compare", base=base, ids=ids), 409, "not-ready")
+        assert (found["title"], found["detail"]) == ("experiment 2 has nothing to compare", "it has not finished")
+    api.post("/v1/experiments/2/cancel")
+    assert problem(api.get("/v1/compare", base=1, ids="2"), 409, "not-ready")["detail"] == "nothing was measured"
+    problem(api.get("/v1/compare", base=1, ids="9"), 404, "not-found")
+
+
+@pytest.mark.parametrize("ids", ["", "x", "1,", "0", "1,,2", "9999999999", ",".join(["1"] * 51)])
+def test_candidates_that_are_none(api: Api, ids: str) -> None:
+    problem(api.get("/v1/compare", base=1, ids=ids), 422, "invalid-input")
+
+
+def test_where_it_is_in_the_queue(api: Api) -> None:
+    for name in ("a", "b", "c"):
+        api.submit(name=name)
+    Hands(api.database).take()
+    assert [one["where_text"] for one in api.get("/v1/experiments").json()["items"]][:2] == ["2 ahead on its host", "1 ahead on its host"]
+    with api.database.read() as session:
+        assert experiments.get(session, 1).status == "running"
