@@ -22,11 +22,13 @@ demo: $(VENV)/run
 	$(BIN)/expctl demo
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest -m "not lab and not browser" tests
+	$(BIN)/python -m pytest tests/unit tests/integration
+	# These mostly wait for processes, so that two cores carry four at a time.
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests/acceptance
 
 test-all: test
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
-	$(BIN)/python -m pytest -m "lab or browser" tests
+	$(BIN)/python -m pytest tests/lab
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -45,6 +45,10 @@ class Api:
     def post(self, path: str, body: Any = None, **headers: str) -> httpx.Response:
         return self.ask("POST", path, json=body, headers={name.replace("_", "-"): value for name, value in headers.items()})
 
+    def post_text(self, path: str, text: str) -> httpx.Response:
+        """A body just as it is, said to be JSON."""
+        return self.ask("POST", path, content=text.encode(), headers={"content-type": "application/json"})
+
     def submit(self, **changes: Any) -> Json:
         answer = self.post("/v1/experiments", spec(**changes), x_expctl_user="ann")
         assert answer.status_code == 201, answer.text

@@ -11,8 +11,6 @@ from service.domain.status import Outcome, StepName
 from service.store import experiments, hosts
 from tests.integration.api.service import Api, Hands, problem, spec
 
-pytestmark = pytest.mark.usefixtures("api")
-
 
 def test_submitted_is_queued_and_can_be_found(api: Api) -> None:
     answer = api.post("/v1/experiments", spec(priority=3), x_expctl_user="ann")
@@ -54,8 +52,7 @@ def test_nobody_named_is_anonymous(api: Api) -> None:
     ],
 )
 def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
-    sent = json.dumps({**spec(), **body}).encode()
-    found = problem(api.ask("POST", "/v1/experiments", content=sent), 422, "invalid-experiment")
+    found = problem(api.post_text("/v1/experiments", json.dumps({**spec(), **body})), 422, "invalid-experiment")
     assert found["title"].startswith(title)
     assert "line" not in found["title"]
     assert api.get("/v1/experiments").json()["items"] == []
@@ -76,7 +73,7 @@ def test_one_mistake_in_a_list_queues_nothing(api: Api) -> None:
 
 @pytest.mark.parametrize("body", [3, "x", None, True])
 def test_what_is_no_mapping_is_no_experiment(api: Api, body: Any) -> None:
-    answer = api.ask("POST", "/v1/experiments", content=json.dumps(body).encode(), headers={"content-type": "application/json"})
+    answer = api.post_text("/v1/experiments", json.dumps(body))
     assert answer.status_code == 422
     assert answer.headers["content-type"] == "application/problem+json"
 
@@ -87,12 +84,13 @@ def test_no_experiment_at_all(api: Api) -> None:
 
 def test_nested_without_end_is_refused(api: Api) -> None:
     deep = '{"name":"x","engine":{"kind":"vllm","model":"m","args":{"a":' + "[" * 400 + "]" * 400 + "}}}"
-    assert problem(api.ask("POST", "/v1/experiments", content=deep.encode()), 422, "invalid-experiment")["title"]
+    found = problem(api.post_text("/v1/experiments", deep), 422, "invalid-experiment")
+    assert found["title"] == "the request is nested too deeply"
 
 
-@pytest.mark.parametrize(("sent", "what"), [(b"{", "body.1: JSON decode error"), (b"", "body: Field required")])
-def test_a_body_that_is_no_json(api: Api, sent: bytes, what: str) -> None:
-    found = problem(api.ask("POST", "/v1/experiments", content=sent, headers={"content-type": "application/json"}), 422, "invalid-input")
+@pytest.mark.parametrize(("sent", "what"), [("{", "body.1: JSON decode error"), ("", "body: Field required")])
+def test_a_body_that_is_no_json(api: Api, sent: str, what: str) -> None:
+    found = problem(api.post_text("/v1/experiments", sent), 422, "invalid-input")
     assert found["detail"] == what
     assert found["errors"] == [dict(zip(("where", "what"), what.split(": "), strict=True))]
 
