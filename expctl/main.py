@@ -53,6 +53,8 @@ VERBS: dict[str, dict[str, str]] = {
     },
 }
 
+INTERRUPTED = 130
+
 HELP = """\
 usage: expctl [options] VERB ...
 
@@ -93,7 +95,7 @@ def run(argv: list[str]) -> int:
         return _report(error)
     except KeyboardInterrupt:
         print("interrupted; what runs keeps running", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
         sys.stderr.close()
         return 0
@@ -122,6 +124,8 @@ def _call(app: Any, name: str, words: list[str]) -> int:
     except typer.Abort as abort:
         raise KeyboardInterrupt from abort
     except typer.Exit as done:
+        if done.exit_code == INTERRUPTED:
+            raise KeyboardInterrupt from done
         return int(done.exit_code)
     except Exception as error:
         # Typer's usage errors share no public class, but all of them know how to show themselves.

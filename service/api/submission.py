@@ -13,7 +13,7 @@ from service.api.schemas import ExperimentOut, experiment_out
 from service.domain.errors import SpecError, UsageError
 from service.domain.hashing import digest
 from service.domain.spec import Spec
-from service.domain.specfile import Document, validate
+from service.domain.specfile import MAX_DEPTH, Document, validate
 from service.domain.sweep import expand
 from service.store import idempotency, submission
 
@@ -41,6 +41,7 @@ def submit(
     again: Again = True,
 ) -> ExperimentOut | list[ExperimentOut]:
     """Queue experiments. The answer is an object for one experiment and a list for several."""
+    _check_depth(body)
     store = database(request)
     if idempotency_key is None:
         with store.write() as session:
@@ -73,6 +74,18 @@ def _submit(session: Session, body: Any, user: str, *, again: bool) -> tuple[int
     return status, shown if several else shown[0]
 
 
+def _check_depth(body: Any) -> None:
+    """Refuse what nothing that follows could walk through; a file has the same limit."""
+    level = [body]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            item for value in level if isinstance(value, dict | list) for item in (value.values() if isinstance(value, dict) else value)
+        ]
+        if not level:
+            return
+    raise SpecError(f"{SOURCE} is nested too deeply", f"more than {MAX_DEPTH} levels", "an experiment needs a few only")
+
+
 def _specs(body: Any) -> tuple[list[Spec], bool]:
     items = body if isinstance(body, list) else [body]
     try:
@@ -83,8 +96,6 @@ def _specs(body: Any) -> tuple[list[Spec], bool]:
     except SpecError as error:
         # A request has no lines that a person could look up.
         raise SpecError(error.what.replace(f"{SOURCE}, line 1: ", ""), error.why, error.todo) from None
-    except RecursionError:
-        raise SpecError(f"{SOURCE} is nested too deeply", "", "an experiment has a few levels only") from None
 
 
 def _read_back(answer: Any) -> ExperimentOut | list[ExperimentOut]:

@@ -54,7 +54,7 @@ def test_nobody_named_is_anonymous(api: Api) -> None:
 def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
     found = problem(api.post_text("/v1/experiments", json.dumps({**spec(), **body})), 422, "invalid-experiment")
     assert found["title"].startswith(title)
-    assert "line" not in found["title"]
+    assert "line 1" not in found["title"]
     assert api.get("/v1/experiments").json()["items"] == []
 
 
@@ -82,9 +82,11 @@ def test_no_experiment_at_all(api: Api) -> None:
     assert problem(api.post("/v1/experiments", []), 422, "invalid-input")["title"] == "the request holds 0 experiments"
 
 
-def test_nested_without_end_is_refused(api: Api) -> None:
+@pytest.mark.parametrize("headers", [{}, {"idempotency-key": "k"}])
+def test_nested_without_end_is_refused(api: Api, headers: dict[str, str]) -> None:
     deep = '{"name":"x","engine":{"kind":"vllm","model":"m","args":{"a":' + "[" * 400 + "]" * 400 + "}}}"
-    found = problem(api.post_text("/v1/experiments", deep), 422, "invalid-experiment")
+    answer = api.ask("POST", "/v1/experiments", content=deep.encode(), headers={"content-type": "application/json", **headers})
+    found = problem(answer, 422, "invalid-experiment")
     assert found["title"] == "the request is nested too deeply"
 
 
