@@ -124,8 +124,6 @@ def _call(app: Any, name: str, words: list[str]) -> int:
     except typer.Abort as abort:
         raise KeyboardInterrupt from abort
     except typer.Exit as done:
-        if done.exit_code == INTERRUPTED:
-            raise KeyboardInterrupt from done
         return int(done.exit_code)
     except Exception as error:
         # Typer's usage errors share no public class, but all of them know how to show themselves.
@@ -134,6 +132,8 @@ def _call(app: Any, name: str, words: list[str]) -> int:
             raise
         show()
         return int(code)
+    if result == INTERRUPTED:
+        raise KeyboardInterrupt
     return result if isinstance(result, int) else 0
 
 

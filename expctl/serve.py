@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from service.domain.errors import Conflict, UsageError
+from service.domain.errors import Conflict, Unavailable, UsageError
 from service.settings import Settings
 from service.store import hosts, migrate
 from service.store.database import Database
@@ -52,8 +52,13 @@ def upgrade_database(settings: Settings) -> str:
     """Bring the database up to date; gives the migration it is at."""
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     database = Database(settings.resolved_database_url)
-    migrate.upgrade(database)
-    database.close()
+    try:
+        migrate.upgrade(database)
+    except OperationalError as error:
+        todo = "start the database, or correct EXPCTL_DATABASE_URL"
+        raise Unavailable("the database does not answer", str(error.orig or error).splitlines()[0], todo) from None
+    finally:
+        database.close()
     return migrate.head()
 
 

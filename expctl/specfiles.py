@@ -67,6 +67,10 @@ def apply(document: Document, change: str) -> None:
     if not isinstance(here, dict):
         raise UsageError(f"--set {key} leads nowhere", "", "name a key of the experiment file")
     here[last] = parsed[0].value if parsed else None
+    path = tuple(key.split("."))
+    document.texts = {old: written for old, written in document.texts.items() if old[: len(path)] != path}
+    for below, written in parsed[0].texts.items() if parsed else ():
+        document.texts[path + below] = written
 
 
 def add_sweep(document: Document, text: str) -> None:

@@ -55,7 +55,7 @@ class PostgresServer:
         return name
 
     def disconnect(self, name: str) -> None:
-        """End every connection to a database, as a restart of the server would."""
+        """End every connection to a database, as a restart of the server would, at one moment."""
         self.execute(f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = '{name}'")  # noqa: S608 - a name of ours
 
     def drop(self, name: str) -> None:
@@ -71,39 +71,37 @@ def start_postgres() -> PostgresServer:
     """Start a server and migrate the template of the tests' databases: about a second."""
     # Not under pytest's own folder: a socket's path may have no more than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="expctl-pg-"))
-    who: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        os.chown(folder, NOBODY, NOBODY)
-        who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-    binaries = _binaries(folder, who)
-    data = folder / "data"
-    locale = ("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
-    initdb: list[str | Path] = [
-        binaries / "initdb",
-        "-D",
-        data,
-        "-U",
-        "postgres",
-        "--auth=trust",
-        *locale,
-        "--no-sync",
-        "--no-instructions",
-    ]
-    subprocess.run(initdb, check=True, capture_output=True, cwd=folder, **who)
-    settings = [word for setting in FAST for word in ("-c", setting)]
-    watched: list[str | Path] = [binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings]
-    shell: list[str | Path] = ["/bin/sh", "-c", WATCH, "watch", folder]
-    with (folder / "log").open("wb") as log:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*shell, *watched], stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, start_new_session=True, **who
-        )
-    server = PostgresServer(folder, process)
-    _wait_until_ready(server)
+    try:
+        server = PostgresServer(folder, _start(folder))
+        _wait_until_ready(server)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     server.execute(f"CREATE DATABASE {TEMPLATE}")
     database = Database(server.url(TEMPLATE))
     migrate.upgrade(database)
     database.close()  # a template can be copied while nobody is connected to it
     return server
+
+
+def _start(folder: Path) -> subprocess.Popen[bytes]:
+    who: dict[str, Any] = {"cwd": folder}
+    if os.geteuid() == 0:
+        os.chown(folder, NOBODY, NOBODY)
+        who |= {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    binaries = _binaries(folder, who)
+    data = folder / "data"
+    locale = ("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
+    initdb: list[str | Path] = [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", *locale]
+    subprocess.run([*initdb, "--no-sync", "--no-instructions"], check=True, stdout=subprocess.DEVNULL, **who)
+    settings = [word for setting in FAST for word in ("-c", setting)]
+    postgres: list[str | Path] = [binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings]
+    watch: list[str | Path] = ["/bin/sh", "-c", WATCH, "watch", folder]
+    with (folder / "log").open("wb") as log:
+        process: subprocess.Popen[bytes] = subprocess.Popen(
+            [*watch, *postgres], stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, **who
+        )
+    return process
 
 
 def _binaries(folder: Path, who: dict[str, Any]) -> Path:
@@ -114,11 +112,13 @@ def _binaries(folder: Path, who: dict[str, Any]) -> Path:
     package = Path(found.origin).parent
     programs = package / RELEASE / "bin"
     try:
-        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, cwd=folder, **who)
+        subprocess.run([programs / "initdb", "--version"], check=True, capture_output=True, **who)
     except (PermissionError, subprocess.CalledProcessError):
         libraries = f"{package.name}.libs"
         shutil.copytree(package / RELEASE, folder / package.name / RELEASE)
         shutil.copytree(package.parent / libraries, folder / libraries)
+        for path in folder.rglob("*"):  # whoever is to delete them must own them
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         return folder / package.name / RELEASE / "bin"
     return programs
 
@@ -129,7 +129,5 @@ def _wait_until_ready(server: PostgresServer) -> None:
         with suppress(psycopg.OperationalError):
             server.execute("SELECT 1")
             return
-        if server.process.poll() is not None:
-            break
         tick.wait(0.02)
     raise RuntimeError(f"PostgreSQL did not start: {(server.folder / 'log').read_text()}")

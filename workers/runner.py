@@ -114,7 +114,8 @@ def _end_unit(ctx: StepContext, recorder: RunRecorder, ending: Ending) -> Ending
     recorder.confirm()
     try:
         ctx.host.stop_unit(ctx.unit)
-        follow_log(ctx)
+        if recorder.invocation() is not None:
+            follow_log(ctx)
     except HostError as error:
         return Ending(Outcome.FAILED, Reason(error.reason), error.evidence, error.evidence)
     return ending

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
+from sqlalchemy.exc import SQLAlchemyError
 
-from service.domain.errors import UsageError
+from service.domain.errors import ClaimLost, UsageError
 from service.domain.reasons import Reason
 from service.domain.spec import EndpointEngine, Spec
 from service.domain.status import Outcome
@@ -95,13 +96,19 @@ def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None
             ending = run(_context(worker, lease, row, recorder), recorder)
     except UsageError as error:
         ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
-    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError, OSError) as error:
+        recorder.confirm()
+        _stop_unit_of(worker, lease, row)
+    except (HandOver, ClaimLost, SQLAlchemyError):
+        # Not this experiment's fault: it is adopted by whoever holds the host next.
+        raise
+    except Exception as error:
         # Our own mistake ends this experiment, not the night.
         log.exception("unexpected error", experiment=row.id)
         where = traceback.extract_tb(error.__traceback__)[-1]
         ending = Ending(
             Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}"
         )
+        recorder.confirm()
         _stop_unit_of(worker, lease, row)
     _write_ending(worker, lease, row, ending)
 

@@ -36,7 +36,8 @@ def render(item: dict[str, Any]) -> RenderableType:
 def step_strip(item: dict[str, Any]) -> str:
     """Such as `✓ clear 4s  ✓ launch 2s  ● load  ○ warm`."""
     done = {step["name"]: step for step in item["steps"] if step["attempt"] == item["attempt"]}
-    return "  ".join(_step(name, done.get(name), item) for name in STEPS)
+    command = item["spec"]["engine"]["kind"] == "command"
+    return "  ".join(_step(name, done.get(name), item) for name in STEPS if not command or name not in {"load", "warm"})
 
 
 def _step(name: str, step: dict[str, Any] | None, item: dict[str, Any]) -> str:

@@ -26,7 +26,9 @@ def table(items: list[dict[str, Any]]) -> Table:
         drawn.add_column(name, justify=justify, overflow="fold", no_wrap=name in {"ID", "TIME"})  # type: ignore[arg-type]
     for item in items:
         style = STYLES.get(item["outcome"] or "", "bold" if item["status"] == "running" else "")
-        cells = (str(item["id"]), item["name"], item["host"], Text(item["status_text"], style), item["where_text"], duration(item))
+        # Text, not str: a name may hold what rich takes for markup.
+        words = (Text(item["name"]), Text(item["host"]), Text(item["status_text"], style), Text(item["where_text"]))
+        cells = (str(item["id"]), *words, duration(item))
         drawn.add_row(*cells)
     return drawn
 

@@ -86,7 +86,7 @@ def _prompts(requests: list[dict[str, Any]], order: list[str]) -> Table:
             _mean(ok, lambda r: r["completion_tokens"], "{:.0f}"),
             _mean(ok, lambda r: r["reasoning_tokens"], "{:.0f}"),
         )
-        table.add_row(prompt, str(len(ok)), *row)
+        table.add_row(Text(prompt), str(len(ok)), *row)
     return table
 
 
@@ -104,7 +104,8 @@ def speculation_text(found: dict[str, Any]) -> str:
     """Speculation in one line; what is not reported is said to be so."""
     if found["status"] != "on":
         return f"speculation: {found['status'].replace('_', ' ')}"
-    parts = [f"speculation: mean acceptance length {found['mean_acceptance_length']:.2f}"]
+    length = found["mean_acceptance_length"]
+    parts = [f"speculation: mean acceptance length {'not known' if length is None else f'{length:.2f}'}"]
     if found["draft_acceptance_rate"] is not None:
         parts.append(f"{found['draft_acceptance_rate']:.0%} of drafts accepted")
     if found["per_position_acceptance"]:

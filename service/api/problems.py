@@ -11,7 +11,8 @@ from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from service.domain.errors import ExpctlError, Unavailable
@@ -59,7 +60,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ExpctlError, _ours)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(OperationalError, _database)
+    for lost in (OperationalError, InternalError, InterfaceError, PoolTimeout):
+        app.add_exception_handler(lost, _database)
     app.add_exception_handler(Exception, _unexpected)
 
 

@@ -144,7 +144,7 @@ def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
         "status": status,
         "reason_class": rule.reason_class if rule else None,
         "remedy": rule.remedy if rule else None,
-        "status_text": status_text(status, row.step, row.outcome, row.reason),
+        "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"]),
         "where_text": where_text(status, row.step, row.progress, ahead, row.detail)
         if status not in {Status.QUEUED, Status.HELD}
         else _waits(session, row, ahead),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.service import Service
+from workers.hosts.local import LocalHost
 
 
 @pytest.fixture
@@ -35,3 +36,7 @@ def service(tmp_path: Path, environ: dict[str, str]) -> Iterator[Service]:
         made.stop()
     for pid in made.children().values():
         os.kill(pid, 9)
+    # Engines outlive their service; those of a test that failed half-way must not outlive it.
+    host = LocalHost("local", made.data)
+    for unit in host.units():
+        host.stop_unit(unit.name, grace_s=1)

@@ -46,7 +46,7 @@ def test_two_experiments_and_their_comparison(service: Service, url: str) -> Non
     assert not (service.data / "expctl.db").exists()
 
 
-def test_the_service_survives_a_restart_of_the_server(service: Service, postgres: PostgresServer, url: str) -> None:
+def test_the_service_survives_the_loss_of_every_connection(service: Service, postgres: PostgresServer, url: str) -> None:
     one = service.submit(service.file("kept", LOAD_SECONDS="3"))
     service.at_step(one, "load")
     pid = steps(service.show(one))["launch"]["evidence"]["pid"]

@@ -90,20 +90,21 @@ class _Keeper:
             source = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             return error.strerror or str(error)
-        with os.fdopen(source, "rb") as file:
-            return self._copy_open(file, shown)
-
-    def _copy_open(self, file: BinaryIO, shown: str) -> str:
-        status = os.fstat(file.fileno())
+        status = os.fstat(source)
         if not stat.S_ISREG(status.st_mode):
-            return "it is no regular file"
-        if status.st_size > self._left:
-            return f"with its {status.st_size:,} bytes there would be more than {self._limit:,} in all"
+            os.close(source)
+            return "it is a link to a folder" if stat.S_ISDIR(status.st_mode) else "it is no regular file"
+        with os.fdopen(source, "rb") as file:
+            return self._copy_open(file, status.st_size, shown)
+
+    def _copy_open(self, file: BinaryIO, size: int, shown: str) -> str:
+        if size > self._left:
+            return f"with its {size:,} bytes there would be more than {self._limit:,} in all"
         target = self._into / shown.lstrip("/")
         try:
             target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Read no further than the size it had: somebody may still be writing to it.
-            size, digest = _write(file, target, status.st_size, self._tick)
+            size, digest = _write(file, target, size, self._tick)
         except (FileExistsError, NotADirectoryError):
             return "another file is kept under that name"
         self._left -= size

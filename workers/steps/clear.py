@@ -35,7 +35,7 @@ def clear(ctx: StepContext) -> None:
         # A worker died between starting the unit and writing that down; launch will look at it.
         ctx.recorder.note(evidence={"cleared": "skipped: the unit runs already"})
         return
-    ended = _end_left_overs(ctx)
+    ended = end_left_overs(ctx)
     _free_port(ctx)
     ctx.recorder.note(evidence={"ended": ended, "port": ctx.port, **_free_gpus(ctx)})
 
@@ -46,7 +46,7 @@ def _known(state: UnitState) -> UnitState:
     return state
 
 
-def _end_left_overs(ctx: StepContext) -> list[str]:
+def end_left_overs(ctx: StepContext) -> list[str]:
     ended = []
     for state in ctx.host.units():
         if state.name.startswith("expctl-") and (_known(state).phase == UnitPhase.ACTIVE or state.left_over_pids):

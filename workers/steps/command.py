@@ -12,7 +12,7 @@ from service.domain.spec import CommandEngine as CommandSpec
 from workers.engines.command import CommandProgress, ProgressPattern
 from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed, ending, follow_log
-from workers.steps.clear import _end_left_overs, clear
+from workers.steps.clear import clear, end_left_overs
 
 POLL_S = 0.5
 PROGRESS_EVERY_S = 2.0
@@ -38,7 +38,7 @@ def clear_for_command(ctx: StepContext) -> None:
     if ctx.host.unit(ctx.unit).phase == UnitPhase.ACTIVE:
         ctx.recorder.note(evidence={"cleared": "skipped: the unit runs already"})
         return
-    ctx.recorder.note(evidence={"ended": _end_left_overs(ctx), "gpus": "not asked for"})
+    ctx.recorder.note(evidence={"ended": end_left_overs(ctx), "gpus": "not asked for"})
 
 
 def launch_command(ctx: StepContext) -> None:

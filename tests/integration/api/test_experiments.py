@@ -54,7 +54,7 @@ def test_nobody_named_is_anonymous(api: Api) -> None:
 def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
     found = problem(api.post_text("/v1/experiments", json.dumps({**spec(), **body})), 422, "invalid-experiment")
     assert found["title"].startswith(title)
-    assert "line 1" not in found["title"]
+    assert "the request, line" not in found["title"]
     assert api.get("/v1/experiments").json()["items"] == []
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import pytest
@@ -103,7 +104,8 @@ def test_our_own_mistake_ends_that_experiment_only_and_stops_its_engine(database
     assert row.detail == f"{type(error).__name__}: {error}"
     assert row.evidence.startswith("test_shift.py:"), "where it happened"
     assert night.host.running() == []
-    assert ("stop_unit", "expctl-2-b") in night.host.calls
+    asked = night.host.calls
+    assert asked.index(("stop_unit", "expctl-2-b")) < asked.index(("unit", "expctl-3-c")), "and not by the next one's clearing"
 
 
 def test_a_retry_follows_the_reasons_rule(database: Database, night: Night) -> None:
@@ -259,3 +261,50 @@ def test_an_experiment_that_cannot_be_understood_does_not_end_the_night(
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.BAD_ARGUMENTS)
     assert read(database, 1).evidence == "VLLM_API_KEY is not set"
     assert ending(database, 2) == SUCCEEDED
+
+
+@pytest.mark.parametrize("error", [IndexError("x"), ZeroDivisionError("x"), ExceptionGroup("x", [ValueError("y")]), AssertionError("x")])
+def test_every_mistake_of_ours_ends_that_experiment_only(database: Database, night: Night, error: Exception) -> None:
+    def break_it(_spec: Spec, _look: Look) -> None:
+        raise error
+
+    submit(database)
+    night.meanwhile = break_it
+    with contextlib.suppress(type(error)):
+        night.work()
+    assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.INTERNAL_ERROR)
+    assert night.host.running() == []
+
+
+def test_an_adopted_one_that_cannot_be_understood_leaves_no_engine(
+    database: Database, night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> object:
+        raise UsageError("VLLM_API_KEY is not set", "engine.api_key refers to it", "set it for the worker")
+
+    def leave(_spec: Spec, look: Look) -> None:
+        night.stop.set()
+        look()
+
+    submit(database)
+    night.meanwhile = leave
+    night.work()
+    assert night.host.running() == ["expctl-1-x"]
+    night.stop.clear()
+    monkeypatch.setattr(shift, "make_engine", refuse)
+    night.work("second")
+    assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.BAD_ARGUMENTS)
+    assert night.host.running() == []
+
+
+def test_an_attempt_that_starts_nothing_copies_no_log_of_the_one_before(database: Database, night: Night) -> None:
+    def fail_and_hold() -> None:
+        night.host.die("expctl-1-x", "FATAL gpu_memory_not_free_at_start held")()
+        night.host.gpu_reading = GpuReading(known=True, tool="t", gpus=(GpuMemory(0, "GPU-0", "card", 50_000, 97_000),))
+
+    submit(database)
+    night.host.scripts["expctl-1-x"] = [fail_and_hold]
+    night.work()
+    assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.HELD_BY_UNKNOWN_PROCESS)
+    with database.read() as session:
+        assert [piece.attempt for piece in steps.log_after(session, 1)] == [1]

@@ -290,6 +290,14 @@ def test_links_are_followed_inside_and_not_out(work: Path) -> None:
     assert list(kept(work, "**/*.bin")[0]) == ["a.bin", "link.bin", "out/one.bin", "out/deep/two.bin"]
 
 
+def test_a_link_round_in_a_circle_is_gone_through_once(work: Path) -> None:
+    (work / "out" / "round").symlink_to("..")
+    (work / "out" / "latest").symlink_to("deep")
+    files, warnings = kept(work, "out", "out/latest")
+    assert list(files) == ["out/.part/three.bin", "out/deep/two.bin", "out/one.bin", "out/latest/two.bin"]
+    assert warnings == [f"out/{name} is left out: it is a link to a folder" for name in ("latest", "round")]
+
+
 def test_an_absolute_path_is_taken_at_its_word_and_no_further(work: Path) -> None:
     far = work.parent / "elsewhere"
     (far / "steal.bin").symlink_to(work.parent / "secret.bin")
