@@ -47,6 +47,7 @@ def _known(state: UnitState) -> UnitState:
 
 
 def end_left_overs(ctx: StepContext) -> list[str]:
+    """End what an earlier experiment of ours left running on this host; gives the names."""
     ended = []
     for state in ctx.host.units():
         if state.name.startswith("expctl-") and (_known(state).phase == UnitPhase.ACTIVE or state.left_over_pids):
