@@ -10,9 +10,10 @@ from pathlib import Path
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.domain.engine_spec import EndpointEngine
 from service.domain.errors import ClaimLost, UsageError
 from service.domain.reasons import Reason
-from service.domain.spec import EndpointEngine, Spec
+from service.domain.spec import Spec
 from service.domain.status import Outcome
 from service.store import experiments, hosts, shifts
 from service.store.database import Database

@@ -18,8 +18,10 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
+from service.domain.engine_spec import CommandEngine, EndpointEngine, VllmEngine
 from service.domain.errors import SpecError
-from service.domain.spec import Bench, CommandEngine, EndpointEngine, Load, Prompt, Spec, SpecModel, VllmEngine
+from service.domain.spec import Bench, Load, Prompt, Spec
+from service.domain.spec_base import SpecModel
 
 MAX_BYTES = 256 * 1024
 MAX_NODES = 20_000

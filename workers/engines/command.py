@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
-from service.domain.spec import CommandEngine as CommandSpec
-from service.domain.spec import visible_devices
+from service.domain.engine_spec import CommandEngine as CommandSpec
+from service.domain.engine_spec import visible_devices
 from service.domain.speculation import EngineCounters
 from workers.engines.base import Launch, LoadLog, Readiness
 from workers.engines.endpoint import NoLog

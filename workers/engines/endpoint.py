@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from urllib.parse import urlsplit
 
-from service.domain.spec import EndpointEngine as EndpointSpec
+from service.domain.engine_spec import EndpointEngine as EndpointSpec
 from service.domain.speculation import EngineCounters
 from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import LoadLog, LoadProgress, Readiness

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from service.domain.spec import CommandEngine as CommandSpec
-from service.domain.spec import EndpointEngine as EndpointSpec
+from service.domain.engine_spec import CommandEngine as CommandSpec
+from service.domain.engine_spec import EndpointEngine as EndpointSpec
+from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.spec import Spec
-from service.domain.spec import VllmEngine as VllmSpec
 from workers.engines.base import Engine, HostDefaults
 from workers.engines.command import CommandEngine
 from workers.engines.endpoint import EndpointEngine

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from service.domain.engine_spec import Speculative
+from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.errors import UsageError
-from service.domain.spec import ArgValue, Speculative
-from service.domain.spec import VllmEngine as VllmSpec
+from service.domain.spec_base import ArgValue
 from service.domain.speculation import EngineCounters
 from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness

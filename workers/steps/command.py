@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.reasons import Reason
-from service.domain.spec import CommandEngine as CommandSpec
 from workers.engines.command import CommandProgress, ProgressPattern
 from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed, ending, follow_log

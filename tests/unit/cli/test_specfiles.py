@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from expctl import specfiles
+from service.domain.engine_spec import VllmEngine
 from service.domain.errors import SpecError, UsageError
-from service.domain.spec import Prompt, Spec, VllmEngine
+from service.domain.spec import Prompt, Spec
 
 FILE = """\
 name: base

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.domain.engine_spec import VllmEngine
 from service.domain.errors import SpecError
-from service.domain.spec import VllmEngine
 from service.domain.specfile import parse
 
 MINIMAL = "name: x\nengine: {kind: vllm, model: m}\n"

@@ -1,0 +1,237 @@
+"""The kinds of engine that an experiment file may name, and what each key of theirs means."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import (
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationInfo,
+    field_validator,
+)
+
+from service.domain.spec_base import ArgValue, Name, Port, Seconds, SpecModel
+
+
+class Speculative(SpecModel):
+    """vLLM's `--speculative-config`: `method` and any other key of that option, passed on as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
+
+    method: str | None = None
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=1000)] | None = None
+
+
+class VllmEngine(SpecModel):
+    """A vLLM server that expctl starts."""
+
+    kind: Literal["vllm"]
+    model: Name
+    """Path or id of the model, as vLLM takes it."""
+    served_model_name: Name | None = None
+    executable: Name | None = None
+    """Default: what the host's row says."""
+    cwd: Name | None = None
+    port: Port | None = None
+    """Default: the host's experiment port."""
+    gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    api_key: str | None = None
+    """A reference such as `env:VLLM_API_KEY`, never the key itself."""
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    """true: --flag, false: --no-flag, null: left out, dict or list: JSON."""
+    speculative: Speculative | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("api_key")
+    @classmethod
+    def _by_reference(cls, value: str | None) -> str | None:
+        return check_reference(value)
+
+    @field_validator("gpus")
+    @classmethod
+    def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
+        if value != "all" and (not value or len(set(value)) != len(value)):
+            raise ValueError("name each GPU once, or write: all")
+        return value
+
+    @field_validator("args")
+    @classmethod
+    def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
+        own = {
+            "port": "port",
+            "served-model-name": "served_model_name",
+            "speculative-config": "speculative",
+            "api-key": "api_key",
+            "model": "model",
+        }
+        for key in value:
+            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", key):
+                raise ValueError(f"{key!r} is not the name of an argument; write it without the leading dashes")
+            plain = key.replace("_", "-")
+            if plain in own:
+                raise ValueError(f"{key} has a key of its own: engine.{own[plain]}")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_environment(value)
+
+    @property
+    def model_id(self) -> str:
+        """The id that requests name."""
+        return self.served_model_name or self.model
+
+
+class EndpointEngine(SpecModel):
+    """A server that already serves; expctl measures it and starts or stops nothing."""
+
+    kind: Literal["endpoint"]
+    base_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
+    """OpenAI base URL, with or without the trailing /v1."""
+    served_model_name: Name | None = None
+    """Default: the only model that the server lists."""
+    api_key: str | None = None
+    metrics_url: Annotated[str, Field(pattern=r"^(off|https?://\S+)$")] | None = None
+    """Default: /metrics beside the base URL; `off` reads none."""
+
+    @field_validator("api_key")
+    @classmethod
+    def _by_reference(cls, value: str | None) -> str | None:
+        return check_reference(value)
+
+    @property
+    def model_id(self) -> str:
+        """The id that requests name, or an empty text where the server is asked for it."""
+        return self.served_model_name or ""
+
+
+def check_reference(value: str | None) -> str | None:
+    """An API key stands in a file as a reference only."""
+    if value is not None and not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*", value):
+        raise ValueError("write a reference such as env:VLLM_API_KEY, never the key itself")
+    return value
+
+
+def check_environment(value: dict[str, str]) -> dict[str, str]:
+    """Names that a shell can set, and values that the operating system can pass on."""
+    for key, text in value.items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+            raise ValueError(f"{key!r} is not the name of an environment variable")
+        if "\0" in text:
+            raise ValueError(f"the value of {key} holds a NUL byte")
+    return value
+
+
+Word = Annotated[str, Field(max_length=131_071, pattern=r"^[^\x00]*$")]
+"""A word of a command line: Linux takes none that is longer, and no NUL."""
+
+
+class CommandEngine(SpecModel):
+    """A program that does its work and ends (training, an extraction): no server, no port, nothing is benchmarked.
+
+    Exit status 0 is success. The program outlives the worker, and is found again by the next one.
+    """
+
+    kind: Literal["command"]
+    run: Annotated[
+        Annotated[list[Word], Field(min_length=1), Tag("words")] | Annotated[Word, Tag("script")],
+        Discriminator(lambda value: "words" if isinstance(value, list) else "script"),
+    ]
+    """A list is the command line, word by word. A text is a script for `/bin/sh -eu -c`: it ends at the first command that
+    fails and at the first variable that is not set."""
+    user: Name | None = None
+    """Who runs it; default: who runs the worker, and without root on the host that is the only one."""
+    cwd: Name | None = None
+    """An absolute path. Default: `work/<unit>` in the data folder, a folder of its own that is made for it and kept."""
+    env: dict[str, str] = Field(default_factory=dict)
+    gpus: Literal["all", "none"] | list[Annotated[int, Field(ge=0)]] = "none"
+    """With GPUs, they are proven free beforehand. `none` hides every GPU from the program (an empty CUDA_VISIBLE_DEVICES)."""
+    progress: Annotated[str, Field(max_length=500)] | None = None
+    """A regular expression for log lines, with a group `percent`, or groups `done` and `total`, or one group without a name,
+    which is the percentage. Its last match is shown. Of a line, the first 4 kB are looked at."""
+    artifacts: list[Annotated[str, Field(min_length=1, max_length=4095)]] = Field(default_factory=list, max_length=100)
+    """Patterns of files to keep, relative to `cwd`, with `*`, `?`, `[...]` and `**`; a folder stands for all that is in it.
+    What lies outside `cwd` is kept only where an absolute path names it, never because a symbolic link leads there."""
+    timeout: Seconds = 24 * 3600.0
+    """Longest whole run."""
+
+    @field_validator("cwd")
+    @classmethod
+    def _absolute(cls, value: str | None) -> str | None:
+        if value is not None and (not value.startswith("/") or "\0" in value):
+            raise ValueError("write an absolute path; the worker's own folder says nothing to a reader of this file")
+        return value
+
+    @field_validator("run", mode="before")
+    @classmethod
+    def _list_or_script(cls, value: object) -> object:
+        if not isinstance(value, list | str | int | float):
+            raise ValueError("write a list of words (a command line) or a text (a script for /bin/sh)")  # noqa: TRY004 - pydantic's way
+        return value
+
+    @field_validator("run")
+    @classmethod
+    def _something_to_run(cls, value: list[str] | str) -> list[str] | str:
+        if not (value if isinstance(value, str) else value[0]).strip():
+            raise ValueError("there is nothing to run")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_environment(value)
+
+    @field_validator("gpus")
+    @classmethod
+    def _some_gpu_once(cls, value: Literal["all", "none"] | list[int], info: ValidationInfo) -> Literal["all", "none"] | list[int]:
+        if isinstance(value, list) and (not value or len(set(value)) != len(value)):
+            raise ValueError("name each GPU once, or write: all, none")
+        said = info.data.get("env", {}).get("CUDA_VISIBLE_DEVICES")
+        if value != "all" and said is not None and said != visible_devices(value):
+            raise ValueError(f"engine.env says CUDA_VISIBLE_DEVICES={said}; leave it out there, and name the GPUs here only")
+        return value
+
+    @field_validator("progress")
+    @classmethod
+    def _finds_a_percentage(cls, value: str | None) -> str | None:
+        return value if value is None else check_progress(value)
+
+    @field_validator("artifacts")
+    @classmethod
+    def _stay_where_they_are(cls, value: list[str]) -> list[str]:
+        for pattern in value:
+            if ".." in pattern.split("/") or "\0" in pattern:
+                raise ValueError(f"{pattern!r} may not lead out by `..`; name what lies elsewhere by its absolute path")
+        return value
+
+    @property
+    def model_id(self) -> str:
+        """Nothing is served."""
+        return ""
+
+
+def visible_devices(gpus: Literal["none"] | list[int]) -> str:
+    """CUDA_VISIBLE_DEVICES for the GPUs that were named."""
+    return "" if gpus == "none" else ",".join(str(index) for index in gpus)
+
+
+def check_progress(pattern: str) -> str:
+    """A regular expression that can be compiled and says which of its groups is what."""
+    try:
+        compiled = re.compile(pattern)
+    except (re.error, RecursionError, OverflowError, Warning) as error:
+        raise ValueError(f"this is no regular expression: {error}") from None
+    names = set(compiled.groupindex)
+    if "percent" not in names and not {"done", "total"} <= names and (names or compiled.groups != 1):
+        raise ValueError(
+            "it needs a group (?P<percent>...), or groups (?P<done>...) and (?P<total>...), or one group that is the percentage"
+        )
+    return pattern
+
+
+Engine = Annotated[VllmEngine | EndpointEngine | CommandEngine, Field(discriminator="kind")]
