@@ -58,7 +58,7 @@ class Bench(SpecModel):
     prompts: Literal["five"] | list[Prompt] = "five"
     """`five`: the built-in set. A file's path is replaced by its content before it is submitted."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
-    concurrency: list[Annotated[int, Field(ge=1, le=4096)]] = [1, 8]
+    concurrency: list[Annotated[int, Field(ge=1, le=4096)]] = Field(default_factory=lambda: [1, 8])
     """A bench phase per value: prompts x repeat requests, closed loop, in a fixed shuffled order."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 5
     warmup: Annotated[int, Field(ge=0, le=1000)] = 2
