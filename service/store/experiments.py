@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, literal, or_, tuple_, update
@@ -184,9 +185,19 @@ def requeue(session: Session, lease: Lease, experiment_id: int, reason: Reason, 
     """Give an experiment back to the queue for another attempt if the reason's rule allows one more."""
     hosts.guard(session, lease)
     row = get(session, experiment_id)
-    if row.attempt > RULES[reason].retry.times or row.status != Status.RUNNING:
+    rule = RULES[reason].retry
+    if row.attempt > rule.times or row.status != Status.RUNNING:
         return False
-    values: dict[str, Any] = {"attempt": row.attempt + 1, "step": None, "detail": detail, "progress": {}, "fence": None, "started_at": None}
+    due = utc_now() + timedelta(seconds=rule.after_s)
+    values: dict[str, Any] = {
+        "attempt": row.attempt + 1,
+        "step": None,
+        "detail": detail,
+        "progress": {},
+        "fence": None,
+        "started_at": None,
+        "not_before": due,
+    }
     move_status(session, experiment_id, {Status.RUNNING}, Status.QUEUED, values, lease.fence)
     data = {"reason": reason, "detail": detail, "attempt": row.attempt + 1}
     events.emit(session, EventType.EXPERIMENT_REQUEUED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)

@@ -160,6 +160,9 @@ def test_a_retry_follows_the_rule_of_the_reason(database: Database) -> None:
     with database.write() as session:
         assert not experiments.requeue(session, lease, 1, Reason.BAD_ARGUMENTS, "")
         assert experiments.requeue(session, lease, 1, Reason.GPU_MEMORY_NOT_FREE_AT_START, "held")
+    assert take(database, lease) is None, "its wait is not over"
+    with database.write() as session:
+        session.execute(text("UPDATE experiments SET not_before = NULL"))
     assert take(database, lease) == (1, False)
     with database.write() as session:
         assert not experiments.requeue(session, lease, 1, Reason.GPU_MEMORY_NOT_FREE_AT_START, "held")

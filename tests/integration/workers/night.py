@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlmodel import select
 
 from service.domain.measurement import Distribution, PhaseResult, PhaseSummary, RequestResult
 from service.domain.spec import Spec
+from service.domain.status import Status
 from service.store import experiments, hosts, shifts, submission
 from service.store.database import Database
 from service.store.hosts import Lease
@@ -121,6 +123,18 @@ class Night:
 
     def work(self, owner: str = "first") -> bool:
         return shift.run_shift(Worker(self.database, owner, self.data_dir, {}, self.stop), "local")
+
+    def work_through(self) -> None:
+        """Shift after shift, with the time until a retry skipped, until nothing waits any more."""
+        while True:
+            self.work()
+            with self.database.write() as session:
+                waiting = session.exec(select(ExperimentRow).where(ExperimentRow.status == Status.QUEUED)).all()
+                for row in waiting:
+                    row.not_before = None
+                    session.add(row)
+            if not waiting:
+                return
 
     def make_engine(self, spec: Spec, defaults: Any, environ: Any) -> FakeEngine:
         del defaults, environ

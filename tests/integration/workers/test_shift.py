@@ -12,7 +12,7 @@ from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
 from service.store import events, experiments, hosts, results, steps
 from service.store.database import Database
-from service.store.tables import HostRow
+from service.store.tables import HostRow, utc_now
 from tests.integration.workers.night import Night, claim, read, submit, take_over
 from workers import shift
 from workers.hosts.base import GpuMemory, GpuReading
@@ -112,7 +112,7 @@ def test_a_retry_follows_the_reasons_rule(database: Database, night: Night) -> N
     submit(database)
     fails = night.host.die("expctl-1-x", "FATAL gpu_memory_not_free_at_start held")
     night.host.scripts["expctl-1-x"] = [fails]
-    night.work()
+    night.work_through()
     row = read(database, 1)
     assert (row.status, row.outcome, row.attempt) == (Status.FINISHED, Outcome.SUCCEEDED, 2)
     assert told(database, EventType.EXPERIMENT_REQUEUED) == [("experiment.requeued", 1)]
@@ -125,12 +125,25 @@ def test_a_retry_follows_the_reasons_rule(database: Database, night: Night) -> N
         ]  # fmt: skip
 
 
+def test_a_retry_waits_as_long_as_the_rule_says_and_others_go_first(database: Database, night: Night) -> None:
+    submit(database)
+    submit(database, "next")
+    night.host.scripts["expctl-1-x"] = [night.host.die("expctl-1-x", "FATAL memory_profiling_race it")]
+    night.work()
+    row = read(database, 1)
+    assert (row.status, row.attempt) == (Status.QUEUED, 2)
+    assert row.not_before is not None
+    wait = (row.not_before - utc_now()).total_seconds()
+    assert RULES[Reason.MEMORY_PROFILING_RACE].retry.after_s - 30 < wait <= RULES[Reason.MEMORY_PROFILING_RACE].retry.after_s
+    assert ending(database, 2) == SUCCEEDED
+
+
 @pytest.mark.parametrize("reason", [Reason.MEMORY_PROFILING_RACE, Reason.GPU_MEMORY_NOT_FREE_AT_START, Reason.CUDA_OUT_OF_MEMORY])
 def test_no_more_often_than_the_rule_says(database: Database, night: Night, reason: Reason) -> None:
     submit(database)
     submit(database, "next")
     night.host.scripts["expctl-1-x"] = [night.host.die("expctl-1-x", f"FATAL {reason} it")] * 9
-    night.work()
+    night.work_through()
     row = read(database, 1)
     assert (row.outcome, row.reason, row.attempt) == (Outcome.FAILED, reason, 1 + RULES[reason].retry.times)
     assert ending(database, 2) == SUCCEEDED
@@ -304,7 +317,7 @@ def test_an_attempt_that_starts_nothing_copies_no_log_of_the_one_before(database
 
     submit(database)
     night.host.scripts["expctl-1-x"] = [fail_and_hold]
-    night.work()
+    night.work_through()
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.HELD_BY_UNKNOWN_PROCESS)
     with database.read() as session:
         assert [piece.attempt for piece in steps.log_after(session, 1)] == [1]
