@@ -22,9 +22,10 @@ demo: $(VENV)/run
 	$(BIN)/expctl demo
 
 test: $(VENV)/dev
-	$(BIN)/python -m pytest tests/unit tests/integration
-	# These mostly wait for processes, so that two cores carry four at a time.
-	$(BIN)/python -m pytest -n 4 --dist worksteal tests/acceptance
+	# Unit tests measure times, so they run alone.
+	$(BIN)/python -m pytest tests/unit
+	# These mostly wait for processes and disks, so that two cores carry four at a time.
+	$(BIN)/python -m pytest -n 4 --dist worksteal tests/integration tests/acceptance
 
 test-all: test
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
