@@ -17,7 +17,9 @@ from service.domain import errors
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 STREAM_TIMEOUT_S = 60.0
 """The service sends a sign of life more often than this."""
-RECONNECTS = 10
+RECONNECTS = 30
+PATIENCE_S = 60.0
+"""How long a service may be away while something follows it: a restart, an upgrade."""
 
 Json = dict[str, Any]
 
@@ -73,9 +75,16 @@ class Client:
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
 
-    def experiment(self, experiment_id: int) -> Json:
-        """One experiment with its steps."""
-        return self._object("GET", f"/v1/experiments/{experiment_id}")
+    def experiment(self, experiment_id: int, *, patience_s: float = 0.0) -> Json:
+        """One experiment with its steps. What follows for hours outlasts a service that is away for `patience_s`."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                return self._object("GET", f"/v1/experiments/{experiment_id}")
+            except errors.Unavailable:
+                if time.monotonic() >= deadline:
+                    raise
+                time.sleep(0.5)
 
     def experiments(self, *, statuses: Sequence[str] = (), host: str | None = None, limit: int = 50) -> list[Json]:
         """The newest experiments."""

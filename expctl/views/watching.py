@@ -10,7 +10,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from expctl.client import Client
+from expctl.client import PATIENCE_S, Client
 from expctl.globals import options
 from expctl.output import console, emit_line
 from expctl.views.experiment import step_strip
@@ -46,16 +46,16 @@ def _redraw(client: Client, ids: list[int], *, to_stderr: bool) -> int:
 
 def _changes(client: Client, ids: list[int]) -> Iterator[list[dict[str, Any]]]:
     """The experiments now, and again whenever something happened to one of them."""
-    items = {one: client.experiment(one) for one in ids}
+    items = {one: client.experiment(one, patience_s=PATIENCE_S) for one in ids}
     yield list(items.values())
     params = {"after": _last_event(client, ids)} | ({"experiment_id": ids[0]} if len(ids) == 1 else {})
     for one in ids:
-        items[one] = client.experiment(one)
+        items[one] = client.experiment(one, patience_s=PATIENCE_S)
     yield list(items.values())
     for _, event in client.stream("/v1/events", params):
         one = event["experiment_id"]
         if one in items:
-            items[one] = client.experiment(one)
+            items[one] = client.experiment(one, patience_s=PATIENCE_S)
             yield list(items.values())
 
 

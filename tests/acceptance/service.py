@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from expctl.client import Client
+from service.domain.errors import ExpctlError
 from workers.sim.launchers import write_launchers
 
 QUICK_BENCH = {"max_tokens": 16, "concurrency": [1, 4], "repeat": 1, "warmup": 1}
@@ -127,6 +128,20 @@ class Service:
         found: dict[str, Any] = json.loads(self.api("/v1/hosts/local"))
         return found
 
+    def settled(self) -> bool:
+        """End what a test left open. False where this service is no longer fit for the next one."""
+        if self.process is None or self.process.poll() is not None:
+            return False
+        try:
+            with Client(self.url) as client:
+                client.pause("local", paused=False)
+                for item in client.experiments(statuses=["held", "queued", "running"], limit=200):
+                    client.cancel(item["id"])
+                wait_for(lambda: not client.experiments(statuses=["held", "queued", "running", "stopping"]), 20)
+        except (ExpctlError, pytest.fail.Exception):
+            return False
+        return port_is_free(self.engine_port)
+
     def cli(self, *argv: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "expctl", "--server", self.url, *argv]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, input=stdin, env=self.environment())
@@ -139,7 +154,14 @@ class Service:
 
     def file(self, name: str, *, bench: dict[str, Any] | None = None, engine: dict[str, Any] | None = None, **knobs: str) -> Path:
         """An experiment file for the simulated engine."""
-        made = {"kind": "vllm", "model": "/models/kimi", "served_model_name": "kimi", "executable": str(self.engine(**knobs))}
+        made: dict[str, Any] = {
+            "kind": "vllm",
+            "model": "/models/kimi",
+            "served_model_name": "kimi",
+            "executable": str(self.engine(**knobs)),
+        }
+        # Every file is a configuration of its own, or an earlier test's measurement would be offered for it.
+        made["env"] = {"TEST_RUN": str(next(_NUMBERS))}
         spec = {"name": name, "engine": made | (engine or {}), "bench": QUICK_BENCH | (bench or {})}
         path = self.folder / f"{name.replace(' ', '-')}.yaml"
         path.write_text(json.dumps(spec))

@@ -36,15 +36,15 @@ def test_from_two_files_to_a_verdict(service: Service) -> None:
     assert port_is_free(service.engine_port)
 
 
-def test_plain_expctl_is_the_queue_and_shows_what_there_is(service: Service) -> None:
-    assert "nothing was submitted" in service.cli().stderr
-    one = service.submit(service.file("mine"))
-    shown = service.cli()
+def test_plain_expctl_is_the_queue_and_shows_what_there_is(fresh: Service) -> None:
+    assert "nothing was submitted" in fresh.cli().stderr
+    one = fresh.submit(fresh.file("mine"))
+    shown = fresh.cli()
     assert "mine" in shown.stdout
     assert "local" in shown.stdout
-    assert service.cli("-q").stdout.split() == [str(one)]
-    assert json.loads(service.cli("queue", "--json", "--fields", "id,name").stdout) == [{"id": one, "name": "mine"}]
-    service.ended(one)
+    assert fresh.cli("-q").stdout.split() == [str(one)]
+    assert json.loads(fresh.cli("queue", "--json", "--fields", "id,name").stdout) == [{"id": one, "name": "mine"}]
+    fresh.ended(one)
 
 
 def test_a_failed_load_names_its_cause_and_the_next_one_runs(service: Service) -> None:

@@ -196,16 +196,16 @@ def test_a_cancelled_dependency_ends_what_waits_for_it(shared: Service) -> None:
     assert wait_for(lambda: shared.show(two))["reason"] == "dependency_failed"
 
 
-def test_prune_shows_first_and_then_removes_the_bulk(service: Service) -> None:
-    one = service.submit(service.file("x", bench={"concurrency": [1], "max_tokens": 4}))
-    service.ended(one)
-    assert service.cli("prune").returncode == 2
-    shown = json.loads(service.cli("prune", "--older-than", "0s", "--json").stdout)
+def test_prune_shows_first_and_then_removes_the_bulk(fresh: Service) -> None:
+    one = fresh.submit(fresh.file("x", bench={"concurrency": [1], "max_tokens": 4}))
+    fresh.ended(one)
+    assert fresh.cli("prune").returncode == 2
+    shown = json.loads(fresh.cli("prune", "--older-than", "0s", "--json").stdout)
     assert [item["experiment_id"] for item in shown] == [one]
     assert shown[0]["bytes"] > 1000
-    assert service.cli("logs", str(one)).stdout
-    assert json.loads(service.cli("prune", "--max-size", "1", "--yes", "--json").stdout) == shown
-    assert service.cli("logs", str(one)).stdout == ""
-    kept = json.loads(service.cli("results", str(one), "--json").stdout)
+    assert fresh.cli("logs", str(one)).stdout
+    assert json.loads(fresh.cli("prune", "--max-size", "1", "--yes", "--json").stdout) == shown
+    assert fresh.cli("logs", str(one)).stdout == ""
+    kept = json.loads(fresh.cli("results", str(one), "--json").stdout)
     assert kept["phases"][0]["summary"]["output_tps"] > 0
-    assert json.loads(service.cli("prune", "--older-than", "0s", "--json").stdout) == []
+    assert json.loads(fresh.cli("prune", "--older-than", "0s", "--json").stdout) == []
