@@ -42,6 +42,8 @@ class Client:
 
     def __init__(self, server: str | None = None, timeout_s: float = 30.0) -> None:
         self.server = (server or os.environ.get("EXPCTL_SERVER") or DEFAULT_SERVER).rstrip("/")
+        self.patience_s = 0.0
+        """How long a reading may wait for a service that is away; PATIENCE_S for what follows something for hours."""
         headers = {"X-Expctl-User": _user()}
         try:
             self._http = httpx.Client(base_url=self.server, timeout=timeout_s, headers=headers, trust_env=False)
@@ -57,6 +59,17 @@ class Client:
         self._http.close()
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
+        """One answer. A reading is asked for again while patience lasts; a change never is."""
+        deadline = time.monotonic() + (self.patience_s if method == "GET" else 0.0)
+        while True:
+            try:
+                return self._once(method, path, **kwargs)
+            except errors.Unavailable:
+                if time.monotonic() >= deadline:
+                    raise
+            time.sleep(0.5)
+
+    def _once(self, method: str, path: str, **kwargs: Any) -> Any:
         try:
             response = self._http.request(method, path, **kwargs)
         except httpx.UnsupportedProtocol as error:
@@ -75,16 +88,9 @@ class Client:
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
 
-    def experiment(self, experiment_id: int, *, patience_s: float = 0.0) -> Json:
-        """One experiment with its steps. What follows for hours outlasts a service that is away for `patience_s`."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            try:
-                return self._object("GET", f"/v1/experiments/{experiment_id}")
-            except errors.Unavailable:
-                if time.monotonic() >= deadline:
-                    raise
-                time.sleep(0.5)
+    def experiment(self, experiment_id: int) -> Json:
+        """One experiment with its steps."""
+        return self._object("GET", f"/v1/experiments/{experiment_id}")
 
     def experiments(self, *, statuses: Sequence[str] = (), host: str | None = None, limit: int = 50) -> list[Json]:
         """The newest experiments."""

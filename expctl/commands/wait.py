@@ -29,15 +29,14 @@ def wait(
     deadline = None if timeout is None else time.monotonic() + _seconds(timeout)
     ended: dict[int, dict[str, object]] = {}
     code = 0
-    patience = 0.0
     with Client(options.server) as client:
         while len(ended) < len(set(ids)):
             for one in ids:
-                found = client.experiment(one, patience_s=patience) if one not in ended else None
+                found = client.experiment(one) if one not in ended else None
                 if found is not None and found["status"] == "finished":
                     ended[one] = found
                     say(f"{one}  {found['name']}: {found['status_text']}")
-            patience = PATIENCE_S
+            client.patience_s = PATIENCE_S
             failed = any(found["outcome"] != "succeeded" for found in ended.values())
             if failed and fail_fast:
                 break

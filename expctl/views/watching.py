@@ -21,6 +21,7 @@ UNSUCCESSFUL = 3
 
 def follow(client: Client, ids: list[int], *, to_stderr: bool = False) -> int:
     """Follow until all have finished; 3 if one did not succeed."""
+    client.patience_s = PATIENCE_S
     stream = sys.stderr if to_stderr else sys.stdout
     if stream.isatty() and not options.json:
         return _redraw(client, ids, to_stderr=to_stderr)
@@ -46,16 +47,16 @@ def _redraw(client: Client, ids: list[int], *, to_stderr: bool) -> int:
 
 def _changes(client: Client, ids: list[int]) -> Iterator[list[dict[str, Any]]]:
     """The experiments now, and again whenever something happened to one of them."""
-    items = {one: client.experiment(one, patience_s=PATIENCE_S) for one in ids}
+    items = {one: client.experiment(one) for one in ids}
     yield list(items.values())
     params = {"after": _last_event(client, ids)} | ({"experiment_id": ids[0]} if len(ids) == 1 else {})
     for one in ids:
-        items[one] = client.experiment(one, patience_s=PATIENCE_S)
+        items[one] = client.experiment(one)
     yield list(items.values())
     for _, event in client.stream("/v1/events", params):
         one = event["experiment_id"]
         if one in items:
-            items[one] = client.experiment(one, patience_s=PATIENCE_S)
+            items[one] = client.experiment(one)
             yield list(items.values())
 
 
