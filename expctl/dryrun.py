@@ -8,7 +8,7 @@ from typing import Any
 
 from expctl.client import Client
 from expctl.globals import options
-from service.domain.errors import ExpctlError, NotFound
+from service.domain.errors import ExpctlError, SpecError
 from service.domain.spec import Spec
 from workers.engines.base import HostDefaults
 from workers.engines.registry import make_engine
@@ -53,5 +53,5 @@ def _host(name: str) -> tuple[dict[str, Any], bool | None]:
     except ExpctlError:
         return {}, None
     if name not in hosts:
-        raise NotFound(f"host {name} is not known", f"known: {', '.join(sorted(hosts))}", "write one of these as `host:` in the file")
+        raise SpecError(f"host {name} is not known", f"known: {', '.join(sorted(hosts))}", "write one of these as `host:` in the file")
     return hosts[name], True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -53,6 +54,7 @@ class Embedded:
     def __enter__(self) -> Self:
         self.settings.data_dir.mkdir(parents=True, exist_ok=True)
         self._take_lock()
+        self._port_must_be_free()
         upgrade_database(self.settings)
         register_hosts(self.settings, self.hosts)
         self._children = [
@@ -84,6 +86,17 @@ class Embedded:
         self._lock.truncate(0)
         self._lock.write(str(os.getpid()))
         self._lock.flush()
+
+    def _port_must_be_free(self) -> None:
+        """Else the stranger's answer would be taken for ours."""
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", self.port))
+            except OSError as error:
+                if self._lock is not None:
+                    self._lock.close()
+                raise Conflict(f"port {self.port} cannot be used", error.strerror or str(error), "choose another with --port") from None
 
     def _start(self, child: _Child) -> None:
         logs = self.settings.data_dir / "logs"

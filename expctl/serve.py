@@ -108,9 +108,10 @@ def run_api(settings: Settings, host: str, port: int) -> None:
     import uvicorn  # noqa: PLC0415 - only this process serves
 
     from service.api.app import create_app  # noqa: PLC0415 - as above
+    from service.api.origin import LOOPBACK  # noqa: PLC0415 - as above
 
     log_to_stderr()
-    app = create_app(open_database(settings))
+    app = create_app(open_database(settings), loopback_only=host in LOOPBACK)
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
     if os.environ.get("EXPCTL_CHILD"):
         threading.Thread(target=_exit_with_parent, args=(server,), name="parent", daemon=True).start()

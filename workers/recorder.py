@@ -17,6 +17,7 @@ from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import StepRow, utc_now
 from workers.heart import Heart
+from workers.masking import Mask
 from workers.steps.base import Cancelled, HandOver, PhaseKind
 
 STATUS_EVERY_S = 1.0
@@ -26,7 +27,17 @@ STATUS_EVERY_S = 1.0
 class StoreRecorder:
     """Writes down one experiment's attempt."""
 
-    def __init__(self, database: Database, lease: Lease, heart: Heart, stop: threading.Event, experiment_id: int, attempt: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        lease: Lease,
+        heart: Heart,
+        stop: threading.Event,
+        experiment_id: int,
+        attempt: int,
+        mask: Mask | None = None,
+    ) -> None:
+        self._mask = mask or Mask(())
         self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
         self._id, self._attempt = experiment_id, attempt
         self._step: StepRow | None = None
@@ -87,7 +98,7 @@ class StoreRecorder:
         """Keep what was found."""
         values = {key: value for key, value in (("unit", unit), ("invocation_id", invocation_id)) if value is not None}
         with self._database.write() as session:
-            steps.note(session, self._lease, self._row.id or 0, evidence=evidence, **values)
+            steps.note(session, self._lease, self._row.id or 0, evidence=self._mask(evidence), **values)
 
     def _launched(self) -> StepRow | None:
         with self._database.read() as session:
@@ -109,6 +120,7 @@ class StoreRecorder:
 
     def copy_log(self, lines: tuple[str, ...], cursor: str) -> None:
         """Copy log lines and move the cursor at once."""
+        lines = tuple(self._mask.text(line) for line in lines)
         with self._database.write() as session:
             steps.append_log(session, self._lease, self._row, lines, cursor)
         self._cursor = cursor
@@ -128,6 +140,7 @@ class StoreRecorder:
 
     def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
         """Show how far it is."""
+        data = self._mask(data)
         kind = EventType.LOAD_PROGRESS if event == "load" else EventType.BENCH_PROGRESS
         with self._database.write() as session:
             experiments.note_progress(session, self._lease, self._id, data)
@@ -136,7 +149,7 @@ class StoreRecorder:
     def facts(self, data: dict[str, Any]) -> None:
         """Add provenance."""
         with self._database.write() as session:
-            experiments.add_facts(session, self._lease, self._id, data)
+            experiments.add_facts(session, self._lease, self._id, self._mask(data))
 
     def measured_levels(self) -> set[int]:
         """Levels measured whole."""
@@ -150,8 +163,11 @@ class StoreRecorder:
 
     def add_request(self, phase: int, result: RequestResult) -> None:
         """Keep one request."""
+        shown = result.model_copy(
+            update={name: self._mask(getattr(result, name)) for name in ("text", "reasoning_text", "error_message", "tool_calls")}
+        )
         with self._database.write() as session:
-            results.add_request(session, self._lease, phase, result)
+            results.add_request(session, self._lease, phase, shown)
 
     def end_phase(self, phase: int, summary: PhaseSummary | None, speculation: Speculation | None) -> None:
         """End a bench phase."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
@@ -25,6 +25,7 @@ from workers.engines.registry import make_engine
 from workers.heart import Heart
 from workers.hosts.base import HostError
 from workers.hosts.registry import make_host
+from workers.masking import Mask
 from workers.recorder import StoreRecorder
 from workers.runner import Ending, run
 from workers.steps.base import HandOver, StepContext
@@ -87,7 +88,8 @@ def _work(worker: Worker, lease: Lease, heart: Heart) -> None:
 
 def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None:
     """One experiment from here to its end."""
-    recorder = StoreRecorder(worker.database, lease, heart, worker.stop, row.id or 0, row.attempt)
+    mask = Mask(_secrets(worker, row))
+    recorder = StoreRecorder(worker.database, lease, heart, worker.stop, row.id or 0, row.attempt, mask)
     try:
         if row.recoveries > MOST_RECOVERIES:
             recorder.confirm()
@@ -111,7 +113,15 @@ def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None
         )
         recorder.confirm()
         _stop_unit_of(worker, lease, row)
-    _write_ending(worker, lease, row, ending)
+    shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
+    _write_ending(worker, lease, row, shown)
+
+
+def _secrets(worker: Worker, row: ExperimentRow) -> list[str]:
+    """What the spec refers to and must never show: today the API key."""
+    reference = str(row.spec.get("engine", {}).get("api_key") or "")
+    found = worker.environ.get(reference.removeprefix("env:")) if reference else None
+    return [found] if found else []
 
 
 def _write_ending(worker: Worker, lease: Lease, row: ExperimentRow, ending: Ending) -> None:

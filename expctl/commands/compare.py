@@ -43,5 +43,5 @@ def _condition(fail_if: str | None, found: list[dict[str, Any]]) -> int:
 
     failed = [one["candidate"] for one in found if fails(fail_if, one)]
     for one in failed:
-        say(f"{one}: {fail_if} holds")
+        say(f"{one}: fails {fail_if}, or it could not be judged")
     return CONDITION_FAILED if failed else 0

@@ -17,6 +17,8 @@ app = typer.Typer(add_completion=False)
 TIMED_OUT = 124
 UNSUCCESSFUL = 3
 POLL_S = 0.5
+FIRST_PATIENCE_S = 10.0
+"""A service that has just been killed is back within seconds."""
 
 
 @app.command()
@@ -30,6 +32,7 @@ def wait(
     ended: dict[int, dict[str, object]] = {}
     code = 0
     with Client(options.server) as client:
+        client.patience_s = FIRST_PATIENCE_S
         while len(ended) < len(set(ids)):
             for one in ids:
                 found = client.experiment(one) if one not in ended else None

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from service.api import compare, experiments, live, problems, retention, steering, submission
 from service.api.deps import ReadSession
+from service.api.origin import LoopbackOnly
 from service.api.schemas import HostOut, host_out
 from service.store import hosts, migrate
 from service.store.database import Database
@@ -62,8 +63,8 @@ def one_host(session: ReadSession, name: str) -> HostOut:
     return host_out(session, hosts.by_name(session, name))
 
 
-def create_app(database: Database) -> FastAPI:
-    """The app on a database that is migrated already."""
+def create_app(database: Database, *, loopback_only: bool = False) -> FastAPI:
+    """The app on a database that is migrated already. `loopback_only`: answer to this machine's own names and pages only."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
@@ -74,6 +75,8 @@ def create_app(database: Database) -> FastAPI:
     app = FastAPI(title="expctl", version=version("expctl"), lifespan=lifespan)
     app.state.database = database
     problems.install(app)
+    if loopback_only:
+        app.add_middleware(LoopbackOnly)
     app.include_router(router)
     app.include_router(submission.router)
     app.include_router(experiments.router)

@@ -183,9 +183,9 @@ def advise(found: Estimate, base_loads: int, candidate_loads: int) -> list[str]:
     width = reach(found.within / 3, 2 * sigma2 / loads)
     result = [
         f"differences between loads make up {100 * share:.0f} % of the uncertainty, which more repeats do not lower",
-        f"repeat_load: {loads} on both sides would show {width} or more",
+        f"{loads} loads on both sides would show {width} or more",
     ]
     if base_loads == 1:
         width = reach(found.within, sigma2 / 2 + sigma2 / candidate_loads)
-        result.append(f"recheck_baseline: true would show {width} or more, and tell drift of the host apart")
+        result.append(f"measuring the baseline once more, after the candidate, would show {width} or more and tell drift of the host apart")
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import UTC, datetime, time, timedelta, tzinfo
 
 from service.domain.errors import SpecError
 
@@ -16,6 +16,7 @@ def resolve_not_before(text: str, now: datetime, zone: tzinfo) -> datetime:
             at = local.replace(hour=clock.hour, minute=clock.minute, second=clock.second, microsecond=0)
             return at if at > local else at + timedelta(days=1)
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
+        moment = (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise SpecError(f"not_before: {text} is no time", str(error), "write 22:00 or 2026-12-01T22:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=zone)
+    return moment

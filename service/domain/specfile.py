@@ -162,6 +162,7 @@ class _Written(str):
 
 def validate(document: Document, source: str = "the file") -> Spec:
     """A spec from plain values; SpecError lists every mistake with its line."""
+    _refuse_unusable_text(document.value, source)
     value = _settle_numbers(document.value, ())
     if not isinstance(value, dict):
         raise SpecError(
@@ -177,6 +178,20 @@ def validate(document: Document, source: str = "the file") -> Spec:
     raise SpecError(
         "\n".join(_sentence(problem, document, source) for problem in problems), "", "see `expctl schema` for every key and its type"
     )
+
+
+def _refuse_unusable_text(value: Any, source: str) -> None:
+    """A NUL ends a text for every program, and half a surrogate pair is no character at all."""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= sign <= "\udfff" for sign in value):
+            raise SpecError(f"{source}: {value!r:.60} holds a NUL or half a character", "no program could be given it", "remove it")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_unusable_text(key, source)
+            _refuse_unusable_text(item, source)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_unusable_text(item, source)
 
 
 def _settle_numbers(value: Any, path: Path) -> Any:

@@ -25,7 +25,8 @@ def expand(document: Document, source: str) -> list[Document]:
         count *= len(values)
     if count > MOST:
         raise SpecError(f"{where} makes {count} experiments", f"at most {MOST} at once", "sweep fewer values")
-    return [_one(document, axes, chosen, where) for chosen in itertools.product(*(values for _, values in axes))]
+    places = itertools.product(*(range(len(values)) for _, values in axes))
+    return [_one(document, axes, chosen, where) for chosen in places]
 
 
 def _axes(sweep: Any, where: str) -> list[tuple[str, list[Any]]]:
@@ -39,20 +40,21 @@ def _axes(sweep: Any, where: str) -> list[tuple[str, list[Any]]]:
             raise SpecError(f"{where}: a sweep cannot be swept", "", example)
         texts = [plain_text(value) for value in values]
         if len(set(texts)) != len(texts):
-            raise SpecError(f"{where}: {key} has a value twice", "", "name each value once; repeat_load is for repetition")
+            raise SpecError(f"{where}: {key} has a value twice", "", "name each value once")
     return list(sweep.items())
 
 
-def _one(document: Document, axes: list[tuple[str, list[Any]]], chosen: tuple[Any, ...], where: str) -> Document:
+def _one(document: Document, axes: list[tuple[str, list[Any]]], chosen: tuple[int, ...], where: str) -> Document:
     value = copy.deepcopy(document.value)
     del value["sweep"]
     lines, texts = dict(document.lines), dict(document.texts)
     labels = []
-    for (key, values), picked in zip(axes, chosen, strict=True):
+    # By place, never by value: 1, 1.0 and true are equal to Python and not to the engine.
+    for (key, values), at in zip(axes, chosen, strict=True):
         path = tuple(key.split("."))
+        picked = values[at]
         _set(value, path, copy.deepcopy(picked), where)
         # An error in a swept value is an error of the sweep's line.
-        at = values.index(picked)
         lines[path] = document.lines.get(("sweep", key, at), lines.get(("sweep",), 1))
         _copy_texts(document, ("sweep", key, at), path, texts)
         labels.append(f"{path[-1]}={plain_text(picked)}")

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sqlmodel import Session, col, select
 
-from service.domain.errors import SpecError
+from service.domain.errors import NotFound, SpecError
 from service.domain.events import EventType
 from service.domain.hashing import bench_hash, engine_hash, spec_hash
 from service.domain.schedule import resolve_not_before
@@ -62,7 +62,10 @@ def _measured(session: Session, spec: Spec) -> ExperimentRow | None:
 
 
 def _insert(session: Session, spec: Spec, created_by: str, group_id: str | None) -> ExperimentRow:
-    host = hosts.by_name(session, spec.host)
+    try:
+        host = hosts.by_name(session, spec.host)
+    except NotFound as error:
+        raise SpecError(error.what, error.why, error.todo) from None
     row = ExperimentRow(
         group_id=group_id,
         name=spec.name,

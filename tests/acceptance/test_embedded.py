@@ -8,6 +8,7 @@ import signal
 import socket
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -185,7 +186,7 @@ def test_wrong_input_stores_nothing(shared: Service, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "line 5: unknown key modle in engine; did you mean model?" in done.stderr
     unknown_host = shared.cli("submit", str(shared.file("x")), "--set", "host=nowhere")
-    assert unknown_host.returncode == 5
+    assert unknown_host.returncode == 2
     assert "known: local" in unknown_host.stderr
     assert json.loads(shared.cli("queue", "--json").stdout) == before
 
@@ -194,3 +195,44 @@ def test_no_service_is_said_plainly(tmp_path: Path) -> None:
     done = Service(tmp_path).cli("queue")
     assert done.returncode == 1
     assert "expctl up" in done.stderr
+
+
+def test_an_api_key_is_shown_nowhere(fresh: Service, tmp_path: Path) -> None:
+    """Not even where a server or an engine prints it."""
+    secret = "sk-very-secret-4711"
+    fresh.stop()
+    fresh.environ["MY_KEY"] = secret
+    fresh.start()
+    script = tmp_path / "engine"
+    script.write_text('#!/bin/sh\necho "the key is $VLLM_API_KEY"\nexit 3\n')
+    script.chmod(0o755)
+    file = fresh.file("leaky", engine={"executable": str(script), "api_key": "env:MY_KEY"})
+    one = fresh.submit(file)
+    item = fresh.ended(one)
+    assert item["outcome"] == "failed"
+    assert "the key is ***" in fresh.cli("logs", str(one)).stdout
+    fresh.stop()
+    found = [path for path in fresh.data.glob("*.db*") if secret.encode() in path.read_bytes()]
+    assert found == []
+    fresh.start()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://localhost:3000"}, 200),
+        ({"host": "evil.example"}, 403),
+        ({"host": "evil.example:8700", "origin": "http://evil.example:8700"}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+    ],
+)
+def test_only_this_machines_own_pages_may_steer(shared: Service, headers: dict[str, str], status: int) -> None:
+    assert httpx.get(f"{shared.url}/v1/hosts", headers=headers, trust_env=False).status_code == status
+
+
+def test_up_refuses_a_port_that_is_taken(shared: Service, tmp_path: Path) -> None:
+    done = shared.cli("up", "--data", str(tmp_path / "other"), "--port", str(shared.port))
+    assert done.returncode == 6
+    assert f"port {shared.port} cannot be used" in done.stderr

@@ -37,15 +37,15 @@ def all_events(service: Service, one: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_stream_goes_on_where_it_was_cut(service: Service) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 4}))
-    service.ended(one)
-    wait_for(lambda: any(event["type"] == "experiment.finished" for event in all_events(service, one)))
-    total = len([event for event in read(service, 10_000, path=f"/v1/experiments/{one}/logs/stream") if event.event == "log"])
+def test_a_stream_goes_on_where_it_was_cut(fresh: Service) -> None:
+    one = fresh.submit(fresh.file("x", bench={"max_tokens": 4}))
+    fresh.ended(one)
+    wait_for(lambda: any(event["type"] == "experiment.finished" for event in all_events(fresh, one)))
+    total = len([event for event in read(fresh, 10_000, path=f"/v1/experiments/{one}/logs/stream") if event.event == "log"])
     assert total >= 1
-    first = read(service, 3)
-    rest = read(service, 5, last=first[-1].id)
-    again = read(service, 8)
+    first = read(fresh, 3)
+    rest = read(fresh, 5, last=first[-1].id)
+    again = read(fresh, 8)
     assert [event.id for event in (*first, *rest)] == [event.id for event in again]
     assert again[0].event == "experiment.submitted"
     assert json.loads(again[0].data)["experiment_id"] == one
@@ -75,10 +75,22 @@ def test_an_unknown_experiment_is_no_stream(shared: Service) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
+def heed_ctrl_c() -> None:
+    """A shell starts what it puts in the background deaf to Ctrl-C, and children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_in_watch_is_130_and_stops_nothing(service: Service) -> None:
     one = service.submit(service.file("x", LOAD_SECONDS="60"))
     argv = [sys.executable, "-m", "expctl", "--server", service.url, "watch", str(one)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=service.environment()) as watch:
+    with subprocess.Popen(
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=service.environment(),
+        preexec_fn=heed_ctrl_c,  # noqa: PLW1509 - this process has no threads that hold locks
+    ) as watch:
         assert watch.stdout is not None
         watch.stdout.readline()
         watch.send_signal(signal.SIGINT)

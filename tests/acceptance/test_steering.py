@@ -209,3 +209,8 @@ def test_prune_shows_first_and_then_removes_the_bulk(fresh: Service) -> None:
     kept = json.loads(fresh.cli("results", str(one), "--json").stdout)
     assert kept["phases"][0]["summary"]["output_tps"] > 0
     assert json.loads(fresh.cli("prune", "--older-than", "0s", "--json").stdout) == []
+
+
+def test_swept_values_that_python_takes_for_equal_stay_apart(shared: Service) -> None:
+    made = json.loads(shared.cli("submit", str(shared.file("s")), "--sweep", "engine.env.A=1,1.0,true", "--json").stdout)
+    assert [one["spec"]["engine"]["env"]["A"] for one in made] == ["1", "1.0", "true"]

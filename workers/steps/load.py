@@ -111,7 +111,7 @@ def _ours_alone(ctx: StepContext, owner: PortOwner) -> None:
 def _give_up_where_due(ctx: StepContext, watch: _Watch, progress: LoadProgress, readiness: Readiness | None) -> None:
     now, limits = ctx.clock.monotonic(), ctx.spec.load
     if not ctx.engine.owns_process:
-        if now - watch.since > ENDPOINT_PATIENCE_S:
+        if now - watch.since > min(ENDPOINT_PATIENCE_S, limits.timeout):
             detail = readiness.detail if readiness else ""
             raise StepFailed(Reason.CONNECTION_REFUSED, f"{ctx.address} did not serve within {ENDPOINT_PATIENCE_S:.0f} s: {detail}", detail)
         return

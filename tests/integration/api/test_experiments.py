@@ -48,7 +48,7 @@ def test_nobody_named_is_anonymous(api: Api) -> None:
         ({"baseline": 2**70}, f"baseline {2**70} does not exist"),
         ({"after": [-1]}, "after: -1 does not exist"),
         ({"after": [2**40]}, f"after: {2**40} does not exist"),
-        ({"name": "\ud800"}, "name: Input should be a valid string"),
+        ({"name": "\ud800"}, "the request: '\\ud800' holds a NUL or half a character"),
     ],
 )
 def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
@@ -98,7 +98,7 @@ def test_a_body_that_is_no_json(api: Api, sent: str, what: str) -> None:
 
 
 def test_an_unknown_host_is_named_with_the_known_ones(api: Api) -> None:
-    found = problem(api.post("/v1/experiments", spec(host="gpu-9")), 404, "not-found")
+    found = problem(api.post("/v1/experiments", spec(host="gpu-9")), 422, "invalid-experiment")
     assert (found["title"], found["detail"]) == ("host gpu-9 is not known", "known: local")
 
 

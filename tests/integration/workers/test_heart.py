@@ -63,6 +63,7 @@ def expires(database: Database) -> float:
 
 def ended(heart: Heart) -> bool:
     heart._thread.join(PATIENCE_S)
+    heart._thread.join(PATIENCE_S)
     return not heart._thread.is_alive()
 
 

@@ -164,8 +164,8 @@ def test_no_difference_says_what_it_could_have_shown_and_what_would_help() -> No
     assert effect is not None
     assert found.verdict == "no_difference_shown"
     assert effect.smallest_detectable == pytest.approx(0.043, abs=0.002)
-    assert any("repeat_load: 3" in line for line in found.advice)
-    assert any("recheck_baseline" in line for line in found.advice)
+    assert any("3 loads on both sides" in line for line in found.advice)
+    assert any("baseline once more" in line for line in found.advice)
     noisy = {"a": [80.0, 120.0, 100.0], "b": [80.0, 120.0, 100.0]}
     assert "bench.repeat" in verdict(noisy, noisy).advice[0]
 
