@@ -92,15 +92,13 @@ def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None
     recorder = StoreRecorder(worker.database, lease, heart, worker.stop, row.id or 0, row.attempt, mask)
     try:
         if row.recoveries > MOST_RECOVERIES:
-            recorder.confirm()
-            _stop_unit_of(worker, lease, row)
+            _stop_unit_of(worker, lease, row, recorder)
             ending = Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"its worker was lost {row.recoveries} times; it is not tried again")
         else:
             ending = run(_context(worker, lease, row, recorder), recorder)
     except UsageError as error:
         ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
-        recorder.confirm()
-        _stop_unit_of(worker, lease, row)
+        _stop_unit_of(worker, lease, row, recorder)
     except (HandOver, ClaimLost, SQLAlchemyError):
         # Not this experiment's fault: it is adopted by whoever holds the host next.
         raise
@@ -111,8 +109,7 @@ def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None
         ending = Ending(
             Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}"
         )
-        recorder.confirm()
-        _stop_unit_of(worker, lease, row)
+        _stop_unit_of(worker, lease, row, recorder)
     shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
     _write_ending(worker, lease, row, shown)
 
@@ -163,7 +160,9 @@ def _address(spec: Spec, engine: Engine, port: int, engine_address: str | None) 
     return f"{engine_address or 'http://127.0.0.1'}:{port}"
 
 
-def _stop_unit_of(worker: Worker, lease: Lease, row: ExperimentRow) -> None:
+def _stop_unit_of(worker: Worker, lease: Lease, row: ExperimentRow, recorder: StoreRecorder) -> None:
+    """Stop what an experiment left running, unless somebody else has the host by now: then it is theirs."""
+    recorder.confirm()
     with worker.database.read() as session:
         config = hosts.by_name(session, lease.host).config
     try:
