@@ -12,12 +12,14 @@ from typing import Any, Self
 
 import httpx
 
+from expctl.addresses import segment, without_credentials
 from service.domain import errors
 
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 STREAM_TIMEOUT_S = 60.0
 """The service sends a sign of life more often than this."""
 RECONNECTS = 30
+NOT_READY = 503
 PATIENCE_S = 60.0
 """How long a service may be away while something follows it: a restart, an upgrade."""
 
@@ -28,6 +30,7 @@ _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
     for cls in (
         errors.SpecError,
         errors.UsageError,
+        errors.TooLarge,
         errors.NotSignedIn,
         errors.NotFound,
         errors.NotReady,
@@ -41,16 +44,18 @@ class Client:
     """One expctl service. Every method raises a `service.domain.errors.ExpctlError` or gives the API's answer."""
 
     def __init__(self, server: str | None = None, timeout_s: float = 30.0) -> None:
-        self.server = (server or os.environ.get("EXPCTL_SERVER") or DEFAULT_SERVER).rstrip("/")
+        given = (server or os.environ.get("EXPCTL_SERVER") or DEFAULT_SERVER).rstrip("/")
+        self.server, authorization = without_credentials(given)
         self.patience_s = 0.0
         """How long a reading may wait for a service that is away; PATIENCE_S for what follows something for hours."""
-        headers = {"X-Expctl-User": _user()}
+        headers = {"X-Expctl-User": _user()} | ({"Authorization": authorization} if authorization else {})
         try:
             self._http = httpx.Client(base_url=self.server, timeout=timeout_s, headers=headers, trust_env=False)
         except httpx.InvalidURL as error:
-            raise errors.UsageError(
-                f"{self.server} is not the address of a server", str(error), "write it like http://127.0.0.1:8700"
-            ) from None
+            raise self._no_address(error) from None
+
+    def _no_address(self, error: Exception) -> errors.UsageError:
+        return errors.UsageError(f"{self.server} is not the address of a server", str(error), "write it like http://127.0.0.1:8700")
 
     def __enter__(self) -> Self:
         return self
@@ -69,22 +74,26 @@ class Client:
                     raise
             time.sleep(0.5)
 
-    def _once(self, method: str, path: str, **kwargs: Any) -> Any:
+    def _once(self, method: str, path: str, *, also: Sequence[int] = (), **kwargs: Any) -> Any:
+        """One answer; `also`: statuses that are no success and are answers all the same."""
         try:
             response = self._http.request(method, path, **kwargs)
         except httpx.UnsupportedProtocol as error:
-            raise errors.UsageError(
-                f"{self.server} is not the address of a server", str(error), "write it like http://127.0.0.1:8700"
-            ) from None
+            raise self._no_address(error) from None
         except httpx.HTTPError as error:
             todo = "start one with `expctl up`, or name it with --server or EXPCTL_SERVER"
             raise errors.Unavailable(f"no expctl service answers at {self.server}", str(error) or type(error).__name__, todo) from None
-        if response.is_success:
+        if not response.is_success and response.status_code not in also:
+            raise _problem(response)
+        try:
             return response.json()
-        raise _problem(response)
+        except ValueError:
+            raise _stranger(response) from None
 
     def submit(self, specs: Json | list[Json], *, key: str | None = None, again: bool = True) -> Any:
         """Queue an experiment, or a list of them: all or nothing. The same key is queued once, however often it is sent."""
+        if key is not None and not (key and key.isascii() and key.isprintable()):
+            raise errors.UsageError(f"the idempotency key {key!r} cannot be sent", "a header takes plain letters only", "write another one")
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
         return self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
 
@@ -114,7 +123,7 @@ class Client:
 
     def pause(self, host: str, *, paused: bool) -> Json:
         """Pause a host, or let it go on."""
-        return self._object("POST", f"/v1/hosts/{host}/{'pause' if paused else 'resume'}")
+        return self._object("POST", f"/v1/hosts/{segment(host)}/{'pause' if paused else 'resume'}")
 
     def baselines(self) -> list[Json]:
         """Every pinned baseline."""
@@ -192,10 +201,14 @@ class Client:
                     raise errors.Unavailable(f"the connection to {self.server} is lost", str(error) or type(error).__name__, todo) from None
             time.sleep(min(misses, 5) * 0.5)
 
+    def readiness(self) -> Json:
+        """What the service stands on, also where it is not ready."""
+        return self._object("GET", "/readyz", also=(NOT_READY,))
+
     def ready(self) -> bool:
         """Whether the service answers and stands on a database of its own version."""
         try:
-            return bool(self._object("GET", "/readyz")["ready"])
+            return bool(self.readiness()["ready"])
         except errors.ExpctlError:
             return False
 
@@ -206,15 +219,24 @@ class Client:
 
 def _user() -> str:
     try:
-        return getpass.getuser()
+        name = getpass.getuser()
     except (KeyError, OSError):
-        return f"uid{os.getuid()}"
+        name = ""
+    # A header takes plain letters only.
+    return name if name.isascii() and name.isprintable() and name else f"uid{os.getuid()}"
+
+
+def _stranger(response: httpx.Response) -> errors.Unavailable:
+    url, _ = without_credentials(str(response.url))
+    return errors.Unavailable(f"{url} answered {response.status_code}", response.text[:200], "is this an expctl service?")
 
 
 def _problem(response: httpx.Response) -> errors.ExpctlError:
     try:
         body = response.json()
     except ValueError:
-        return errors.Unavailable(f"{response.url} answered {response.status_code}", response.text[:200], "is this an expctl service?")
+        return _stranger(response)
+    if not isinstance(body, dict):
+        return _stranger(response)
     cls = _BY_SLUG.get(str(body.get("reason")), errors.ExpctlError)
     return cls(str(body.get("title", response.status_code)), str(body.get("detail") or ""), str(body.get("todo") or ""))

@@ -5,34 +5,24 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import subprocess
-import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from expctl.child import Child, Leash, fork
 from expctl.client import Client
-from expctl.serve import register_hosts, upgrade_database
+from expctl.serve import preload, register_hosts, run_api, run_steward, run_worker, upgrade_database
 from service.domain.errors import Conflict, Unavailable
 from service.settings import Settings
 
 READY_S = 30.0
 GRACE_S = 10.0
-BACKOFF_S = (0.5, 1.0, 2.0, 5.0, 15.0)
-
-
-@dataclass
-class _Child:
-    """One child process, started again when it ends by itself."""
-
-    name: str
-    argv: list[str]
-    process: subprocess.Popen[bytes] | None = None
-    starts: int = 0
-    due: float = 0.0
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass
@@ -43,13 +33,14 @@ class Embedded:
     port: int
     hosts: dict[str, dict[str, Any]]
     """Name -> settings of each host to register."""
-    _children: list[_Child] = field(default_factory=list)
+    _children: list[Child] = field(default_factory=list)
+    _leash: Leash | None = None
     _lock: IO[str] | None = None
 
     @property
     def url(self) -> str:
         """Where the API answers."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{LOOPBACK}:{self.port}"
 
     def __enter__(self) -> Self:
         self.settings.data_dir.mkdir(parents=True, exist_ok=True)
@@ -57,14 +48,16 @@ class Embedded:
         self._port_must_be_free()
         upgrade_database(self.settings)
         register_hosts(self.settings, self.hosts)
+        preload()
+        self._leash = Leash()
         self._children = [
-            _Child("api", ["api", "--port", str(self.port)]),
-            _Child("steward", ["steward"]),
-            *(_Child(f"worker-{name}", ["worker", "--host", name]) for name in self.hosts),
+            self._child("api", "api", lambda: run_api(self.settings, LOOPBACK, self.port)),
+            self._child("steward", "steward", lambda: run_steward(self.settings)),
+            *(self._child("worker", f"worker-{name}", partial(run_worker, self.settings, name)) for name in self.hosts),
         ]
         try:
             for child in self._children:
-                self._start(child)
+                child.start()
             self._wait_ready()
         except BaseException:
             self.__exit__(None, None, None)
@@ -92,36 +85,30 @@ class Embedded:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind(("127.0.0.1", self.port))
+                probe.bind((LOOPBACK, self.port))
             except OSError as error:
                 if self._lock is not None:
                     self._lock.close()
                 raise Conflict(f"port {self.port} cannot be used", error.strerror or str(error), "choose another with --port") from None
 
-    def _start(self, child: _Child) -> None:
+    def _child(self, verb: str, name: str, run: Callable[[], None]) -> Child:
         logs = self.settings.data_dir / "logs"
         logs.mkdir(exist_ok=True)
-        environ = os.environ | {"EXPCTL_CHILD": "1", "EXPCTL_DATA_DIR": str(self.settings.data_dir), "PYTHONUNBUFFERED": "1"}
-        if self.settings.database_url:
-            environ["EXPCTL_DATABASE_URL"] = self.settings.database_url
-        with (logs / f"{child.name}.log").open("ab") as log:
-            # A session of its own, so that Ctrl-C in the terminal reaches `up` alone, which ends its children in order.
-            child.process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", "expctl", *child.argv],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environ,
-                start_new_session=True,
-            )
-        child.starts += 1
+        return Child(name, lambda: fork(verb, run, logs / f"{name}.log", self._settle_child))
+
+    def _settle_child(self) -> None:
+        """In a child: the lock and the leash's other end are those of `up`, and must end with it."""
+        if self._lock is not None:
+            self._lock.close()
+        if self._leash is not None:
+            self._leash.follow()
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_S
         with Client(self.url) as client:
             while not client.ready():
                 api = self._children[0].process
-                if time.monotonic() > deadline or (api is not None and api.poll() is not None):
+                if time.monotonic() > deadline or (api is not None and not api.is_alive()):
                     why = _tail(self.settings.data_dir / "logs" / "api.log")
                     raise Unavailable(f"the API did not start on port {self.port}", why, "is the port taken? try --port")
                 time.sleep(0.05)
@@ -130,12 +117,7 @@ class Embedded:
         """Start again whatever ends by itself, until `stop` is set."""
         while not stop.wait(0.2):
             for child in self._children:
-                if child.process is not None and child.process.poll() is not None:
-                    _close(child.process)
-                    child.process = None
-                    child.due = time.monotonic() + BACKOFF_S[min(child.starts, len(BACKOFF_S)) - 1]
-                elif child.process is None and time.monotonic() >= child.due:
-                    self._start(child)
+                child.tend()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         living = [child.process for child in self._children if child.process is not None]
@@ -143,20 +125,15 @@ class Embedded:
             process.terminate()
         deadline = time.monotonic() + GRACE_S
         for process in living:
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
+            process.join(max(0.1, deadline - time.monotonic()))
+            if process.is_alive():
                 process.kill()
-                process.wait()
-            _close(process)
+                process.join()
         self._children = []
+        if self._leash is not None:
+            self._leash.close()
         if self._lock is not None:
             self._lock.close()
-
-
-def _close(process: subprocess.Popen[bytes]) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
 
 
 def _tail(path: Path) -> str:

@@ -28,6 +28,7 @@ options = Options()
 
 def take_globals(argv: list[str]) -> list[str]:
     """Read the global options out of a command line, wherever they stand, and give the rest."""
+    _refuse_odd_bytes(argv)
     rest: list[str] = []
     words = iter(argv)
     for word in words:
@@ -36,9 +37,9 @@ def take_globals(argv: list[str]) -> list[str]:
         elif word in {"--json", "--quiet", "-q", "--no-color", "--version"}:
             _flag(word)
         elif word.split("=", 1)[0] in {"--server", "--fields"}:
-            name, _, value = word.partition("=")
-            value = value or next(words, "")
-            if not value:
+            name, equals, value = word.partition("=")
+            value = value if equals else next(words, "")
+            if not value.strip(",") or (value.startswith("-") and not equals):
                 raise UsageError(f"{name} needs a value", "", "see `expctl --help`")
             _valued(name, value)
         else:
@@ -46,6 +47,13 @@ def take_globals(argv: list[str]) -> list[str]:
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         options.color = False
     return join_lists(rest)
+
+
+def _refuse_odd_bytes(argv: list[str]) -> None:
+    """Bytes that are no UTF-8 could be put into no request, no JSON and no message."""
+    for word in argv:
+        if any("\ud800" <= sign <= "\udfff" for sign in word):
+            raise UsageError(f"{word!r} is not UTF-8", "", "write it in UTF-8, and rename files whose names are not")
 
 
 def _flag(word: str) -> None:

@@ -6,6 +6,8 @@ A verb's module is imported only when that verb is used; `expctl --help` imports
 from __future__ import annotations
 
 import importlib
+import io
+import os
 import sys
 from typing import Any
 
@@ -38,6 +40,7 @@ VERBS: dict[str, dict[str, str]] = {
         "baseline": "show, pin or forget baselines",
     },
     "Manage": {
+        "host": "add hosts, look at them, check them, give them back",
         "prune": "remove the bulk of old experiments",
         "doctor": "what this machine and this service need",
     },
@@ -54,6 +57,8 @@ VERBS: dict[str, dict[str, str]] = {
 }
 
 INTERRUPTED = 130
+READER_LEFT = 141
+"""What a shell shows of a program that SIGPIPE ended."""
 
 HELP = """\
 usage: expctl [options] VERB ...
@@ -64,18 +69,37 @@ Options, before or after the verb:
   --server URL        the service (default: EXPCTL_SERVER, else http://127.0.0.1:8700)
   --json              data as JSON; --fields a,b picks
   -q, --quiet         ids and data only
-  --no-color          also by NO_COLOR
+  --no-color          plain text without any escape; also by NO_COLOR
   --version
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 an awaited experiment did not succeed or a comparison failed its condition,
-4 not signed in, 5 not found, 6 conflict, 124 --timeout passed, 130 Ctrl-C (which never stops an experiment).
+Exit codes: 0 ok, 1 error, 2 usage, 3 an experiment that was awaited, watched or followed did not succeed, or a comparison
+failed its condition, 4 not signed in, 5 not found, 6 conflict, 124 --timeout passed, 130 Ctrl-C (which never stops an experiment),
+141 the reader of the output left.
 
 expctl VERB --help says more."""
 
 
 def main() -> None:
     """Entry point of the `expctl` command."""
-    sys.exit(run(sys.argv[1:]))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a sign is no reason to fail
+    try:
+        code = run(sys.argv[1:])
+        # Now, while a failure can still be told in words.
+        sys.stdout.flush()
+    except OSError as error:
+        code = _output_failed(error)
+    sys.exit(code)
+
+
+def _output_failed(error: OSError) -> int:
+    # What is still buffered would fail once more when Python ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
+        return READER_LEFT
+    return _report(ExpctlError("the output cannot be written", error.strerror or str(error), "free some space, or send it elsewhere"))
 
 
 def run(argv: list[str]) -> int:
@@ -96,9 +120,10 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; what runs keeps running", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except OSError as error:
+        if error.filename is None:
+            raise  # the output's own: `main` tells
+        return _report(ExpctlError(f"{error.filename} cannot be used", error.strerror or str(error)))
 
 
 def _verb(name: str, words: list[str]) -> int:
@@ -110,6 +135,10 @@ def _verb(name: str, words: list[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else "see `expctl --help`"
         print(f"error: there is no verb {name}\n  {hint}", file=sys.stderr)
         return 2
+    if options.fields:
+        from expctl.fields import refuse_unknown  # noqa: PLC0415 - rarely wanted
+
+        refuse_unknown(name, words, options.fields)
     module = importlib.import_module(f"expctl.commands.{name}")
     return _call(module.app, f"expctl {name}", words)
 
@@ -118,6 +147,8 @@ def _call(app: Any, name: str, words: list[str]) -> int:
     import typer  # noqa: PLC0415 - `expctl --help` needs none of it
     import typer.main  # noqa: PLC0415 - as above
 
+    if options.color is False:
+        app.rich_markup_mode = None  # its help would be bold
     command = typer.main.get_command(app)
     try:
         result = command.main(args=words, prog_name=name, standalone_mode=False)
@@ -125,6 +156,11 @@ def _call(app: Any, name: str, words: list[str]) -> int:
         raise KeyboardInterrupt from abort
     except typer.Exit as done:
         return int(done.exit_code)
+    except SystemExit as left:
+        # Typer and rich make exit status 1 of a reader that left.
+        if isinstance(left.__context__, BrokenPipeError):
+            raise left.__context__ from None
+        raise
     except Exception as error:
         # Typer's usage errors share no public class, but all of them know how to show themselves.
         show, code = getattr(error, "show", None), getattr(error, "exit_code", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from expctl.globals import options
 from service.domain.errors import UsageError
@@ -54,6 +54,7 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console  # noqa: PLC0415 - only verbs that draw pay for it
 
     stream = sys.stderr if stderr else sys.stdout
-    forced = options.color is False
     width = None if stream.isatty() else 120
-    return Console(file=stream, no_color=forced or None, highlight=False, width=width, soft_wrap=False)
+    # No colour means no escape at all: rich's own switch would leave bold and dim.
+    system: Literal["auto"] | None = None if options.color is False else "auto"
+    return Console(file=stream, color_system=system, highlight=False, width=width, soft_wrap=False)

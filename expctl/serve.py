@@ -6,6 +6,7 @@ The only module of the command line that may import the edges of the service and
 from __future__ import annotations
 
 import contextlib
+import importlib
 import logging
 import os
 import signal
@@ -23,6 +24,16 @@ from service.domain.errors import Conflict, Unavailable, UsageError
 from service.settings import Settings
 from service.store import hosts, migrate
 from service.store.database import Database
+
+PARTS = (
+    "service.api.app",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.asyncio",
+    "uvicorn.protocols.http.httptools_impl",
+    "workers.embedded",
+    "workers.steward",
+)
+"""Modules of the processes that are imported only by those who run one."""
 
 
 def open_database(settings: Settings) -> Database:
@@ -87,20 +98,17 @@ def log_to_stderr() -> None:
 
 
 def stop_event() -> threading.Event:
-    """Set by TERM or INT, and by the end of the parent where this process is a child of `up`."""
+    """Set by TERM or INT."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    if os.environ.get("EXPCTL_CHILD"):
-        threading.Thread(target=_follow_parent, args=(stop,), name="parent", daemon=True).start()
     return stop
 
 
-def _follow_parent(stop: threading.Event) -> None:
-    # `up` holds the other end of this pipe and never writes: it ends when `up` ends, however that happens.
-    while os.read(0, 1024):
-        continue
-    stop.set()
+def preload() -> None:
+    """Import what the processes need, so that those that are forked from this one need not."""
+    for name in PARTS:
+        importlib.import_module(name)
 
 
 def run_api(settings: Settings, host: str, port: int) -> None:
@@ -113,20 +121,13 @@ def run_api(settings: Settings, host: str, port: int) -> None:
     log_to_stderr()
     app = create_app(open_database(settings), loopback_only=host in LOOPBACK)
     server = uvicorn.Server(uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=2))
-    if os.environ.get("EXPCTL_CHILD"):
-        threading.Thread(target=_exit_with_parent, args=(server,), name="parent", daemon=True).start()
     server.run()
-
-
-def _exit_with_parent(server: Any) -> None:
-    _follow_parent(threading.Event())
-    server.should_exit = True
 
 
 def run_worker(settings: Settings, host: str) -> None:
     """Work on one host until asked to stop; what runs on the host keeps running."""
     from workers.embedded import work  # noqa: PLC0415 - only this process works
-    from workers.shift import Worker  # noqa: PLC0415 - as above
+    from workers.worker import Worker  # noqa: PLC0415 - as above
 
     log_to_stderr()
     stop = stop_event()

@@ -14,6 +14,7 @@ from service.domain.sweep import expand
 
 def read(path: str, changes: list[str], sweeps: list[str] | None = None) -> list[Spec]:
     """The experiments of a file (`-`: standard input), with every `--set key=value` and `--sweep key=a,b` applied."""
+    _each_key_once(sweeps or [])
     source, data, folder = _data(path)
     documents = read_documents(data, source)
     if not documents:
@@ -24,6 +25,21 @@ def read(path: str, changes: list[str], sweeps: list[str] | None = None) -> list
         for sweep in sweeps or []:
             add_sweep(document, sweep)
     return [_spec(one, source, folder) for document in documents for one in expand(document, source)]
+
+
+def _each_key_once(sweeps: list[str]) -> None:
+    keys = [sweep.partition("=")[0] for sweep in sweeps]
+    twice = next((key for key in keys if keys.count(key) > 1), None)
+    if twice is not None:
+        raise UsageError(f"--sweep {twice} is there twice", "only one of them could count", f"write all values in one: --sweep {twice}=a,b")
+
+
+def _one_value(text: str, source: str) -> Document:
+    """A value as YAML; a text that starts another document holds more than one."""
+    documents = read_documents(text, source)
+    if len(documents) > 1:
+        raise UsageError(f"{source} holds several documents", "a line `---` begins another one", "write one value")
+    return documents[0] if documents else Document(None)
 
 
 def _data(path: str) -> tuple[str, bytes, Path]:
@@ -55,7 +71,7 @@ def apply(document: Document, change: str) -> None:
     key, equals, text = change.partition("=")
     if not equals or not key:
         raise UsageError(f"--set {change} is not of the form key=value", "", "write it like --set bench.repeat=3")
-    parsed = read_documents(text, f"the value of --set {key}")
+    parsed = _one_value(text, f"the value of --set {key}")
     here = document.value
     *parents, last = key.split(".")
     for part in parents:
@@ -66,10 +82,10 @@ def apply(document: Document, change: str) -> None:
         here = here[part]
     if not isinstance(here, dict):
         raise UsageError(f"--set {key} leads nowhere", "", "name a key of the experiment file")
-    here[last] = parsed[0].value if parsed else None
+    here[last] = parsed.value
     path = tuple(key.split("."))
     document.texts = {old: written for old, written in document.texts.items() if old[: len(path)] != path}
-    for below, written in parsed[0].texts.items() if parsed else ():
+    for below, written in parsed.texts.items():
         document.texts[path + below] = written
 
 
@@ -78,8 +94,8 @@ def add_sweep(document: Document, text: str) -> None:
     key, equals, values = text.partition("=")
     if not equals or not key or not values:
         raise UsageError(f"--sweep {text} is not of the form key=a,b", "", "write it like --sweep bench.repeat=3,5")
-    listed = values if values.startswith("[") else f"[{values}]"
-    [parsed] = read_documents(listed, f"the values of --sweep {key}")
+    # The bracket stands in a line of its own, or a comment among the values would swallow it.
+    parsed = _one_value(values if values.startswith("[") else f"[{values}\n]", f"the values of --sweep {key}")
     if not isinstance(document.value, dict) or not isinstance(document.value.get("sweep", {}), dict):
         raise UsageError(f"--sweep {key}: the file's own sweep is not a mapping", "", "correct the file")
     document.value.setdefault("sweep", {})[key] = parsed.value

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.domain.errors import ClaimLost
-from service.store import experiments, migrate
-from workers.shift import Worker, run_shift
+from service.store import agenda, migrate
+from workers.shift import run_shift
+from workers.worker import Worker
 
 log = structlog.get_logger()
 
@@ -23,7 +26,7 @@ def work(worker: Worker, host: str) -> None:
             with worker.database.read() as session:
                 # Another version has migrated the database: its tables may mean something else by now.
                 current = migrate.current_of(session) == head
-                due = current and experiments.has_work(session, host)
+                due = current and agenda.of(session, host, datetime.now(UTC)).anything
             if not current:
                 log.warning("the database is at another migration; claiming nothing", host=host, needed=head)
                 worker.stop.wait(OUTDATED_S)

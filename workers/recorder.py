@@ -16,6 +16,7 @@ from service.store import events, experiments, hosts, results, steps
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import StepRow, utc_now
+from workers.curfew import Curfew
 from workers.heart import Heart
 from workers.masking import Mask
 from workers.steps.base import Cancelled, HandOver, PhaseKind
@@ -36,7 +37,9 @@ class StoreRecorder:
         experiment_id: int,
         attempt: int,
         mask: Mask | None = None,
+        curfew: Curfew | None = None,
     ) -> None:
+        self._curfew = curfew
         self._mask = mask or Mask(())
         self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
         self._id, self._attempt = experiment_id, attempt
@@ -77,22 +80,29 @@ class StoreRecorder:
 
     # What the steps call.
 
-    def check(self) -> None:
-        """See whether to stop."""
+    def check_claim(self) -> None:
+        """See whether this worker is still the one, whatever becomes of the experiment."""
         self._heart.tick()
         if self._heart.lost.is_set():
             raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
         if self._stop.is_set():
             raise HandOver
+
+    def check(self) -> None:
+        """See whether to stop."""
+        self.check_claim()
         if time.monotonic() - self._looked < STATUS_EVERY_S:
             return
         with self._database.read() as session:
             if not hosts.holds(session, self._lease):
                 raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
             status = experiments.status_of(session, self._id)
+            over = self._curfew.over(session) if self._curfew is not None else None
         self._looked = time.monotonic()
         if status == Status.STOPPING:
             raise Cancelled
+        if over is not None:
+            raise over
 
     def note(self, *, evidence: dict[str, Any] | None = None, unit: str | None = None, invocation_id: str | None = None) -> None:
         """Keep what was found."""
@@ -108,6 +118,11 @@ class StoreRecorder:
         """The invocation that launch recorded."""
         row = self._launched()
         return row.invocation_id if row else None
+
+    def launched(self) -> dict[str, Any]:
+        """Evidence of the launch step."""
+        row = self._launched()
+        return dict(row.evidence) if row else {}
 
     def since_launch_s(self) -> float:
         """Seconds since launch began."""

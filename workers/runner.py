@@ -12,7 +12,7 @@ from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome, StepName
 from workers.hosts.base import HostError
-from workers.steps.base import Cancelled, Recorder, StepContext, StepFailed, follow_log
+from workers.steps.base import Cancelled, Recorder, ShiftOver, StepContext, StepFailed, follow_log
 from workers.steps.clear import clear
 from workers.steps.collect import collect
 from workers.steps.command import clear_for_command, keep_artifacts, launch_command, run_command
@@ -86,6 +86,8 @@ def run(ctx: StepContext, recorder: RunRecorder) -> Ending:
         ending = _steps(ctx, recorder)
     except Cancelled:
         ending = Ending(Outcome.CANCELLED, Reason.CANCELLED_BY_USER)
+    except ShiftOver as over:
+        ending = Ending(Outcome.FAILED, over.reason, over.detail)
     except StepFailed as failure:
         ending = Ending(failure.outcome, failure.reason, failure.detail, failure.evidence)
     except HostError as error:

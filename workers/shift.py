@@ -1,67 +1,71 @@
-"""One host's stretch of work: claim the host, run what is due, hand the host back."""
+"""One host's stretch of work: claim the host, park what serves, run what is due, give back, hand the host over."""
 
 from __future__ import annotations
 
-import threading
-import traceback
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import structlog
-from sqlalchemy.exc import SQLAlchemyError
 
-from service.domain.engine_spec import EndpointEngine
-from service.domain.errors import ClaimLost, UsageError
-from service.domain.reasons import Reason
-from service.domain.spec import Spec
+from service.domain.events import EventType
+from service.domain.host_config import HostConfig
+from service.domain.host_requests import RequestKind
+from service.domain.reasons import RULES, Reason, ReasonClass
 from service.domain.status import Outcome
-from service.store import experiments, hosts, shifts
-from service.store.database import Database
-from service.store.hosts import HEARTBEAT_S, LEASE_S, Lease
-from service.store.tables import ExperimentRow
-from workers.clock import SystemClock
-from workers.engines.base import Engine, HostDefaults
-from workers.engines.registry import make_engine
+from service.store import agenda, experiments, hosts, shifts
+from service.store.hosts import Lease
+from service.store.tables import ExperimentRow, HostRequestRow, utc_now
+from workers.curfew import Curfew
+from workers.deadman import DeadMan
+from workers.experiment import Bench
 from workers.heart import Heart
-from workers.hosts.base import HostError
-from workers.hosts.registry import make_host
-from workers.masking import Mask
-from workers.recorder import StoreRecorder
-from workers.runner import Ending, run
-from workers.steps.base import HandOver, StepContext
-from workers.unitname import unit_name
+from workers.hosts.base import HostError, ProductionHost
+from workers.production import NotParked, Production
+from workers.reaching import Reach, headers_of
+from workers.requests import Answer, Requests
+from workers.runner import Ending
+from workers.shiftbook import ShiftBook
+from workers.steps.base import HandOver
+from workers.worker import Worker
 
 log = structlog.get_logger()
 
-MOST_RECOVERIES = 20
-"""An experiment that takes its worker down each time must not do so for ever."""
-
-
-@dataclass(frozen=True)
-class Worker:
-    """Who works, on what, and how it is asked to go."""
-
-    database: Database
-    owner: str
-    data_dir: Path
-    environ: dict[str, str] = field(repr=False)
-    stop: threading.Event
-    lease_s: float = LEASE_S
-    heartbeat_s: float = HEARTBEAT_S
+IDLE_POLL_S = 1.0
+REHEARSAL = "a rehearsal"
+TRIP_AFTER = 3
+TRIPPING = frozenset({ReasonClass.LOAD, ReasonClass.GPU, ReasonClass.INFRA})
+BLOCKING = frozenset(
+    {
+        Reason.HELD_BY_OTHER_USER,
+        Reason.HELD_BY_UNKNOWN_PROCESS,
+        Reason.UNKILLABLE_PROCESS,
+        Reason.GPU_LOST,
+        Reason.GPU_HARDWARE_ERROR,
+        Reason.DRIVER_LIBRARY_MISMATCH,
+        Reason.PRODUCTION_STARTED_BY_HAND,
+    }
+)
+"""What no other configuration will mend: the host needs a person, and the rest of the queue is spared."""
 
 
 def run_shift(worker: Worker, host: str) -> bool:
-    """Run everything that is due on a host. False where another worker holds it.
+    """Do everything that is due on a host. False where another worker holds it.
 
     Leaves early, units running, when asked to stop or when the claim is lost.
     """
     with worker.database.write() as session:
         lease = hosts.claim(session, host, worker.owner, worker.lease_s)
+        config = HostConfig.model_validate(hosts.by_name(session, host).config)
     if lease is None:
         return False
     try:
-        with Heart(worker.database, lease, every_s=worker.heartbeat_s, lease_s=worker.lease_s) as heart:
-            _work(worker, lease, heart)
+        with (
+            Heart(worker.database, lease, every_s=worker.heartbeat_s, lease_s=worker.lease_s) as heart,
+            Reach(worker, lease, config) as reach,
+            Reach(worker, lease, config) as other,
+            DeadMan(worker.database, lease, other.impatient, config.dead_man) as dead_man,
+        ):
+            _Shift.begin(worker, lease, config, heart, reach, dead_man)
     except HandOver:
         log.info("handing over", host=host)
     finally:
@@ -70,102 +74,245 @@ def run_shift(worker: Worker, host: str) -> bool:
     return True
 
 
-def _work(worker: Worker, lease: Lease, heart: Heart) -> None:
-    with worker.database.write() as session:
-        shift = shifts.open_or_resume(session, lease)
-    while not worker.stop.is_set():
-        heart.tick()
+@dataclass
+class _Shift:
+    """One open shift under one claim."""
+
+    worker: Worker
+    lease: Lease
+    config: HostConfig
+    reach: Reach
+    dead_man: DeadMan
+    book: ShiftBook
+    bench: Bench
+    asked: Requests
+
+    @classmethod
+    def begin(cls, worker: Worker, lease: Lease, config: HostConfig, heart: Heart, reach: Reach, dead_man: DeadMan) -> None:
+        """Answer what was asked, then work where there is something to do."""
+        asked = Requests(worker.database, lease, config, worker.environ, reach)
+        rehearsal = _answer(asked, None)
+        with worker.database.read() as session:
+            todo = agenda.of(session, lease.host, datetime.now(UTC))
+        if not (todo.shift_open or todo.active or todo.guests or todo.units or rehearsal):
+            return
         with worker.database.write() as session:
-            taken = experiments.take_next(session, lease, shift.id or 0)
-        if taken is None:
-            with worker.database.write() as session:
-                shifts.close(session, lease, shift.id or 0, "nothing left to do")
-            return
-        row, adopted = taken
-        log.info("adopting" if adopted else "taking", host=lease.host, experiment=row.id)
-        _one(worker, lease, heart, row)
-
-
-def _one(worker: Worker, lease: Lease, heart: Heart, row: ExperimentRow) -> None:
-    """One experiment from here to its end."""
-    mask = Mask(_secrets(worker, row))
-    recorder = StoreRecorder(worker.database, lease, heart, worker.stop, row.id or 0, row.attempt, mask)
-    try:
-        if row.recoveries > MOST_RECOVERIES:
-            _stop_unit_of(worker, lease, row, recorder)
-            ending = Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"its worker was lost {row.recoveries} times; it is not tried again")
+            shift_id = shifts.open_or_resume(session, lease).id or 0
+        curfew = Curfew(lease.host, dead_man if config.park else None)
+        book = ShiftBook(worker.database, lease, heart, worker.stop, shift_id)
+        bench = Bench(worker, lease, heart, config, reach, curfew)
+        shift = cls(worker, lease, config, reach, dead_man, book, bench, asked)
+        if rehearsal is not None:
+            shift._rehearse(rehearsal)
         else:
-            ending = run(_context(worker, lease, row, recorder), recorder)
-    except UsageError as error:
-        ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
-        _stop_unit_of(worker, lease, row, recorder)
-    except (HandOver, ClaimLost, SQLAlchemyError):
-        # Not this experiment's fault: it is adopted by whoever holds the host next.
-        raise
-    except Exception as error:
-        # Our own mistake ends this experiment, not the night.
-        log.exception("unexpected error", experiment=row.id)
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        ending = Ending(
-            Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}"
-        )
-        _stop_unit_of(worker, lease, row, recorder)
-    shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
-    _write_ending(worker, lease, row, shown)
+            shift._run()
 
+    def _run(self) -> None:
+        while not self.worker.stop.is_set():
+            self.book.check()
+            why = self.book.closing() or self._why_close()
+            if why is not None:
+                self._close(why)
+                return
+            _answer(self.asked, "a shift is open")
+            row = self._next()
+            if row is not None:
+                self._judge(row, self.bench.work(row))
 
-def _secrets(worker: Worker, row: ExperimentRow) -> list[str]:
-    """What the spec refers to and must never show: today the API key."""
-    reference = str(row.spec.get("engine", {}).get("api_key") or "")
-    found = worker.environ.get(reference.removeprefix("env:")) if reference else None
-    return [found] if found else []
-
-
-def _write_ending(worker: Worker, lease: Lease, row: ExperimentRow, ending: Ending) -> None:
-    log.info("ended", experiment=row.id, outcome=ending.outcome, reason=ending.reason, detail=ending.detail)
-    with worker.database.write() as session:
-        if (
-            ending.outcome == Outcome.FAILED
-            and ending.reason
-            and experiments.requeue(session, lease, row.id or 0, ending.reason, ending.detail)
-        ):
+    def _rehearse(self, request: HostRequestRow) -> None:
+        """Park and give back by daylight, to know that it works and how long it takes."""
+        if self.book.closing() is None:
+            self._park()
+            self.book.decide_closing(REHEARSAL)
+        closing = self.book.closing() or REHEARSAL
+        parked = self.book.parked()
+        if not self._close(closing):
             return
-        experiments.finish(session, lease, row.id or 0, ending.outcome, ending.reason, ending.detail, ending.evidence)
+        known = self.book.parked()
+        away, after = known.get("away_s"), known.get("restored_after_s")
+        steps = [
+            {
+                "name": "survey",
+                "seconds": None,
+                "detail": "; ".join(f"{unit['name']}: {unit['detail']}" for unit in parked.get("units", [])),
+            },
+            {"name": "restore", "seconds": after, "detail": known.get("not_clean") or "every unit answered with a token"},
+        ]
+        done = closing == REHEARSAL and away is not None
+        error = {} if done else {"error": closing, "remedy": f"see `expctl host show {self.lease.host}`"}
+        self.asked.put(request, Answer(done, {"steps": steps, "downtime_s": away, **error}))
+
+    # What to do next.
+
+    def _next(self) -> ExperimentRow | None:
+        """The next experiment; None where something else was done instead."""
+        phase = self.book.phase() if self.config.park else None
+        if phase == "parking":
+            self._park()
+            return None
+        row = self._take(None if phase is None else phase == "open")
+        if row is not None:
+            return row
+        if phase == "open":
+            self._park_where_due()
+        elif phase is None:
+            self._nothing_left("nothing left to do")
+        else:
+            self._idle()
+        return None
+
+    def _take(self, guests: bool | None) -> ExperimentRow | None:
+        with self.worker.database.write() as session:
+            among = None if guests is not False else agenda.fitting(session, hosts.by_name(session, self.lease.host), datetime.now(UTC))
+            taken = experiments.take_next(session, self.lease, self.book.shift_id, guests=guests, among=among)
+            if taken is not None and guests is False:
+                shifts.note(session, self.lease, self.book.shift_id, idle_since=None)
+        if taken is None:
+            return None
+        row, adopted = taken
+        log.info("adopting" if adopted else "taking", host=self.lease.host, experiment=row.id)
+        return row
+
+    def _park_where_due(self) -> None:
+        with self.worker.database.read() as session:
+            due = agenda.of(session, self.lease.host, datetime.now(UTC)).units
+        if due:
+            self._park()
+        else:
+            self._nothing_left("nothing left to do")
+
+    def _nothing_left(self, why: str) -> None:
+        self.book.decide_closing(why)
+
+    def _idle(self) -> None:
+        """Parked, and nothing to run: production is given back unless more comes soon."""
+        with self.worker.database.write() as session:
+            row = shifts.get(session, self.book.shift_id)
+            host = hosts.by_name(session, self.lease.host)
+            if row.idle_since is None:
+                shifts.note(session, self.lease, self.book.shift_id, idle_since=utc_now())
+                return
+            idle_s = (utc_now() - row.idle_since).total_seconds()
+            guests = bool(experiments.due(session, self.lease.host_id, guests=True, limit=1))
+            waiting = bool(experiments.due(session, self.lease.host_id, guests=False, limit=1))
+            shut = host.paused or host.blocked is not None
+        if shut:
+            self._nothing_left("the host takes nothing new")
+        elif guests:
+            self._nothing_left("an endpoint waits for production")
+        elif idle_s >= self.config.close_after:
+            self._nothing_left("what waits does not fit before the window closes" if waiting else "nothing left to do")
+        else:
+            self.worker.stop.wait(IDLE_POLL_S)
+
+    # When to end.
+
+    def _why_close(self) -> str | None:
+        if not self.config.park:
+            return None
+        phase = self.book.phase()
+        with self.worker.database.read() as session:
+            over = self.bench.curfew.over(session)
+            open_again = agenda.may_open(hosts.by_name(session, self.lease.host), datetime.now(UTC))
+        if over is not None:
+            return over.detail
+        self.dead_man.watch(parked=phase in {"parking", "parked"})
+        if phase == "parked":
+            return self._serving_again()
+        return None if open_again or phase == "parking" else self._only_guests()
+
+    def _only_guests(self) -> str | None:
+        """Outside the window a shift goes on for those only that need production as it is."""
+        with self.worker.database.read() as session:
+            todo = agenda.of(session, self.lease.host, datetime.now(UTC))
+        return None if todo.guests or todo.active else "nothing left to do"
+
+    def _serving_again(self) -> str | None:
+        """Production that was parked and runs: started by somebody, or by the host itself after a reboot."""
+        host = self._host()
+        living = host.running(self.config.park)
+        if not living:
+            return None
+        before = self.book.parked().get("boot_id")
+        if before is not None and host.unit(living[0]).boot_id != before:
+            self.book.note(given_back_by_host="the host was rebooted")
+            return f"the host was rebooted, and {', '.join(living)} started by itself"
+        why = f"{', '.join(living)} was started by hand"
+        self._block(why)
+        return why
+
+    def _judge(self, row: ExperimentRow, ending: Ending | None) -> None:
+        """What an ending means for the rest of the night."""
+        if ending is None or self.config.units == "process":
+            return
+        if ending.outcome == Outcome.SUCCEEDED:
+            self._count_failures(None)
+        if ending.outcome != Outcome.FAILED or ending.reason is None:
+            return
+        if ending.reason in BLOCKING:
+            self._block(f"{ending.reason}: {ending.detail}")
+            self.book.decide_closing(f"experiment {row.id}: {ending.reason}")
+        elif RULES[ending.reason].reason_class in TRIPPING and self._count_failures(row.engine_hash) >= TRIP_AFTER:
+            why = f"{TRIP_AFTER} different configurations failed one after the other, the last with {ending.reason}"
+            self._block(why)
+            self.book.emit(EventType.SHIFT_TRIPPED, why=why, experiment=row.id)
+            self.book.decide_closing(why)
+
+    def _count_failures(self, engine_hash: str | None) -> int:
+        """How many different configurations have failed in a row; None: one has succeeded."""
+        with self.worker.database.write() as session:
+            known = shifts.get(session, self.book.shift_id).failures
+            now = [] if engine_hash is None else [*(known or []), engine_hash]
+            if now != known:
+                shifts.note(session, self.lease, self.book.shift_id, failures=now)
+        return len(set(now))
+
+    def _block(self, why: str) -> None:
+        self.book.block(f"{why}; `expctl resume --host {self.lease.host}` when experiments may run again")
+
+    # Production.
+
+    def _host(self) -> ProductionHost:
+        return self.reach.production_host(self.book.check, None)
+
+    def _production(self) -> Production:
+        return Production(self._host(), self.config, self.reach.address, headers_of(self.config, self.worker.environ), self.book)
+
+    def _park(self) -> None:
+        self.dead_man.watch(parked=True)
+        try:
+            self._production().park()
+        except NotParked as failed:
+            log.warning("production could not be parked", host=self.lease.host, why=str(failed))
+            self._block(f"production could not be parked: {failed.reason}: {failed.detail}")
+            if not failed.touched:
+                self.book.note("open")
+            self.book.decide_closing(f"production could not be parked: {failed.detail}")
+
+    def _close(self, why: str) -> bool:
+        """Whether it could be closed: not before production is back."""
+        self.book.decide_closing(why)
+        self.dead_man.watch(parked=False)
+        if self.config.park and self.book.phase() != "open":
+            try:
+                self._production().restore()
+            except HostError as error:
+                # The shift stays open: it is a promise, and the next look keeps it.
+                log.warning("production is not restored yet", host=self.lease.host, why=str(error))
+                self.worker.stop.wait(IDLE_POLL_S)
+                return False
+        with self.worker.database.write() as session:
+            shifts.close(session, self.lease, self.book.shift_id, why)
+        return True
 
 
-def _context(worker: Worker, lease: Lease, row: ExperimentRow, recorder: StoreRecorder) -> StepContext:
-    spec = Spec.model_validate(row.spec)
-    with worker.database.read() as session:
-        config = hosts.by_name(session, lease.host).config
-    defaults = HostDefaults(experiment_port=int(config.get("experiment_port", 8001)), executables=dict(config.get("executables", {})))
-    engine = make_engine(spec, defaults, worker.environ)
-    launch = engine.launch()
-    port = launch.port if launch else 0
-    return StepContext(
-        experiment_id=row.id or 0,
-        spec=spec,
-        unit=unit_name(row.id or 0, spec.name),
-        port=port,
-        address=_address(spec, engine, port, config.get("engine_address")),
-        host=make_host(lease.host, config, worker.data_dir),
-        engine=engine,
-        recorder=recorder,
-        clock=SystemClock(worker.stop),
-    )
-
-
-def _address(spec: Spec, engine: Engine, port: int, engine_address: str | None) -> str:
-    if isinstance(spec.engine, EndpointEngine) or not engine.owns_process:
-        return str(getattr(spec.engine, "base_url", ""))
-    return f"{engine_address or 'http://127.0.0.1'}:{port}"
-
-
-def _stop_unit_of(worker: Worker, lease: Lease, row: ExperimentRow, recorder: StoreRecorder) -> None:
-    """Stop what an experiment left running, unless somebody else has the host by now: then it is theirs."""
-    recorder.confirm()
-    with worker.database.read() as session:
-        config = hosts.by_name(session, lease.host).config
-    try:
-        make_host(lease.host, config, worker.data_dir).stop_unit(unit_name(row.id or 0, row.name))
-    except HostError as error:
-        log.warning("the unit could not be stopped", experiment=row.id, why=str(error))
+def _answer(asked: Requests, busy: str | None) -> HostRequestRow | None:
+    """Answer all that waits. A rehearsal is given back to be done, or refused where the host is busy."""
+    while (row := asked.take()) is not None:
+        if row.kind != RequestKind.REHEARSE:
+            asked.put(row, asked.carry_out(row))
+        elif busy is None:
+            return row
+        else:
+            asked.put(row, Answer(False, {"error": busy, "remedy": "ask again when it has closed"}))
+    return None

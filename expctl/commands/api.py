@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from expctl.datafolder import Data, settings_of
 
 app = typer.Typer(add_completion=False)
 
@@ -14,9 +15,9 @@ app = typer.Typer(add_completion=False)
 def api(
     port: Annotated[int, typer.Option(help="port to listen on")] = 8700,
     bind: Annotated[str, typer.Option(help="address to listen on; anything but loopback is open to your network")] = "127.0.0.1",
-    data: Annotated[Path | None, typer.Option(help="data folder; default EXPCTL_DATA_DIR")] = None,
+    data: Data = None,
 ) -> None:
     """Serve the HTTP API on a database that is migrated already."""
-    from expctl.serve import run_api, settings_for  # noqa: PLC0415 - heavy
+    from expctl.serve import run_api  # noqa: PLC0415 - heavy
 
-    run_api(settings_for(data), bind, port)
+    run_api(settings_of(data), bind, port)

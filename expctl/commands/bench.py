@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from expctl import benchargs
 from expctl.globals import options
 from expctl.output import console, emit
 from service.domain.errors import ExpctlError, UsageError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from workers.bench.target import Target
 
 app = typer.Typer(add_completion=False)
-
-_ENV = "env:"
 
 
 @app.command()
@@ -54,16 +52,18 @@ def bench(
     """TTFT, time per token, tokens/s and acceptance of any OpenAI-compatible server. Exits 1 if a request failed."""
     from workers.bench.run import Target, run_bench_blocking  # noqa: PLC0415 - only this verb needs the load client
 
-    asked = _asked(prompts, concurrency, extra_body, max_tokens=max_tokens, repeat=repeat, warmup=warmup, temperature=temperature)
-    if output is not None and not output.absolute().parent.is_dir():
-        raise UsageError(f"{output} cannot be written", "its folder does not exist", "create the folder first")
-    headers = _headers(api_key, header or [])
-    target = Target(base_url, model or "", headers, timeout)
+    asked = benchargs.asked(prompts, concurrency, extra_body, max_tokens=max_tokens, repeat=repeat, warmup=warmup, temperature=temperature)
+    benchargs.check_timeout(timeout)
+    place, place_headers = benchargs.metrics(engine_metrics)
+    if output is not None:
+        benchargs.check_output(output)
+    url, headers = benchargs.server(base_url, api_key, header or [])
+    target = Target(url, model or "", headers, timeout)
     if model is None:
-        target = Target(base_url, _only_model(target), headers, timeout)
+        target = Target(url, _only_model(target), headers, timeout)
     talk = _Talk(asked)
     report = run_bench_blocking(
-        target, asked, label=label, counters=_counters(engine_metrics, target, talk.say), on_request=talk.request, on_phase=talk.phase
+        target, asked, label=label, counters=_counters(place, place_headers, target, talk.say), on_request=talk.request, on_phase=talk.phase
     )
     _deliver(report, output, talk)
 
@@ -73,7 +73,7 @@ def _deliver(report: BenchReport, output: Path | None, talk: _Talk) -> None:
     value = report.model_dump(mode="json", by_alias=True)
     if output is not None:
         try:
-            output.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+            output.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise ExpctlError(f"{output} cannot be written", error.strerror or str(error), "give another --output") from None
     if options.json:
@@ -96,43 +96,6 @@ def _failures(phase: PhaseResult) -> str:
     return f"{len(failed)} of {len(phase.requests)} requests failed: {parts}{said}"
 
 
-def _asked(prompts: str, concurrency: str, extra_body: str, **plain: Any) -> Bench:
-    from pydantic import ValidationError  # noqa: PLC0415 - as the load client
-
-    from service.domain.spec import Bench  # noqa: PLC0415
-    from workers.bench.prompts import load_prompts  # noqa: PLC0415
-
-    levels = [part for part in concurrency.replace(" ", ",").split(",") if part]
-    if not all(part.isdecimal() for part in levels):
-        raise UsageError(f"--concurrency {concurrency} is no list of numbers", "", "write it like --concurrency 1 8")
-    try:
-        body = json.loads(extra_body)
-    except ValueError as error:
-        raise UsageError("--extra-body is not JSON", str(error), """write it like --extra-body '{"top_p": 0.9}'""") from None
-    values = {"prompts": prompts if prompts == "five" else load_prompts(prompts), "concurrency": [int(part) for part in levels]}
-    try:
-        return Bench.model_validate({**values, "extra_body": body, **plain})
-    except ValidationError as error:
-        first = error.errors()[0]
-        option = str(first["loc"][0]).replace("_", "-") if first["loc"] else "options"
-        raise UsageError(f"--{option} is wrong", first["msg"].removeprefix("Value error, "), "see `expctl bench --help`") from None
-
-
-def _headers(api_key: str | None, given: list[str]) -> dict[str, str]:
-    headers: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise UsageError("a --header is not of the form K=V", "", "write it like --header X-Team=infra")
-        headers[name.strip()] = value
-    if api_key is not None and api_key.startswith(_ENV):
-        variable = api_key.removeprefix(_ENV)
-        api_key = os.environ.get(variable)
-        if not api_key:
-            raise UsageError(f"--api-key: the variable {variable} is not set", "", f"export {variable} first")
-    return headers if api_key is None else {**headers, "Authorization": f"Bearer {api_key}"}
-
-
 def _only_model(target: Target) -> str:
     """The model to ask for, where the server lists exactly one."""
     import httpx  # noqa: PLC0415 - slow to import, and only needed without --model
@@ -142,7 +105,7 @@ def _only_model(target: Target) -> str:
         answer = httpx.get(url, headers=target.headers, timeout=10.0)
         answer.raise_for_status()
         listed = [item["id"] for item in answer.json()["data"]]
-    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
         raise ExpctlError(
             f"{url} does not list the models", target.without_secrets(str(error)), "check --base-url, or give --model"
         ) from None
@@ -151,7 +114,9 @@ def _only_model(target: Target) -> str:
     return str(listed[0])
 
 
-def _counters(url: str | None, target: Target, say: Callable[[str], None]) -> Callable[[], EngineCounters | None] | None:
+def _counters(
+    url: str | None, own: dict[str, str] | None, target: Target, say: Callable[[str], None]
+) -> Callable[[], EngineCounters | None] | None:
     """A reader of the engine's counters, or None where they are off."""
     if url == "off":
         return None
@@ -160,7 +125,7 @@ def _counters(url: str | None, target: Target, say: Callable[[str], None]) -> Ca
     place = url or f"{target.api_base.removesuffix('/v1')}/metrics"
 
     # A key is for the server it was given for, and for no other.
-    headers = target.headers if place.startswith(f"{target.parts.scheme}://{target.parts.netloc}/") else None
+    headers = own or (target.headers if place.startswith(f"{target.parts.scheme}://{target.parts.netloc}/") else None)
 
     def read() -> EngineCounters | None:
         return read_counters(place, headers)

@@ -9,6 +9,7 @@ import typer
 from expctl.client import Client
 from expctl.globals import options
 from expctl.output import console, emit, say
+from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
@@ -22,9 +23,11 @@ def compare(
     fail_if: Annotated[str | None, typer.Option(help="exit 3 if this holds, such as 'tps<-3%' or 'tps@8<-3%'")] = None,
 ) -> int:
     """Per prompt and overall, only what differs, and how sure the verdict is."""
+    level = None if fail_if is None else _level(fail_if)
     with Client(options.server) as client:
         answer = client.compare(base, ids)
         found: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
+        _must_be_measured(level, found)
         names = {one: client.experiment(one)["name"] for one in (base, *ids)} if not options.json else {}
     if options.json:
         emit(answer)
@@ -34,6 +37,20 @@ def compare(
         for one in found:
             console().print(render(one, names[one["baseline"]], names[one["candidate"]]))
     return _condition(fail_if, found)
+
+
+def _level(fail_if: str) -> int | None:
+    from service.domain.condition import parse_condition  # noqa: PLC0415 - only with --fail-if
+
+    return parse_condition(fail_if)[0]
+
+
+def _must_be_measured(level: int | None, found: list[dict[str, Any]]) -> None:
+    """A condition on a level that nobody measured could never be judged. Where nothing at all was, it fails instead."""
+    measured = sorted({phase["concurrency"] for one in found for phase in one["bench_phases"]})
+    if level is not None and measured and level not in measured:
+        levels = ", ".join(map(str, measured))
+        raise UsageError(f"--fail-if: concurrency {level} was not measured", f"measured: {levels}", f"write it like tps@{measured[-1]}<-3%")
 
 
 def _condition(fail_if: str | None, found: list[dict[str, Any]]) -> int:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from expctl.output import say
+from expctl.datafolder import Data, settings_of
+from expctl.globals import options
+from expctl.output import emit, say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Manage the database.")
 
@@ -18,8 +17,12 @@ def db() -> None:
 
 
 @app.command()
-def upgrade(data: Annotated[Path | None, typer.Option(help="data folder; default EXPCTL_DATA_DIR")] = None) -> None:
+def upgrade(data: Data = None) -> None:
     """Bring the database up to date; nothing happens where it is."""
-    from expctl.serve import settings_for, upgrade_database  # noqa: PLC0415 - heavy
+    from expctl.serve import upgrade_database  # noqa: PLC0415 - heavy
 
-    say(f"the database is at migration {upgrade_database(settings_for(data))}")
+    at = upgrade_database(settings_of(data, make=True))
+    if options.json:
+        emit({"migration": at})
+    else:
+        say(f"the database is at migration {at}")

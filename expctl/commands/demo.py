@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from expctl.client import Client
+from expctl.datafolder import named, settings_of
 from expctl.globals import options
 from expctl.output import console, emit, say
 from service.domain.errors import ExpctlError
@@ -25,7 +26,7 @@ LOAD_SECONDS = "3"
 
 @app.command()
 def demo(
-    keep: Annotated[Path | None, typer.Option(help="keep the demo's database and logs in this folder")] = None,
+    keep: Annotated[Path | None, typer.Option(parser=named, metavar="DIR", help="keep the demo's database and logs in this folder")] = None,
 ) -> None:
     """Run a baseline and an n-gram configuration on a SIMULATED host and compare them; about a minute.
 
@@ -46,9 +47,9 @@ def examples() -> Path:
 
 def _run(folder: Path) -> None:
     from expctl.embedded import Embedded  # noqa: PLC0415 - heavy
-    from expctl.serve import free_port, settings_for  # noqa: PLC0415 - heavy
+    from expctl.serve import free_port  # noqa: PLC0415 - heavy
 
-    settings = settings_for(folder)
+    settings = settings_of(folder, make=True)
     say("SIMULATED: the host, its GPUs and the engine are simulated; token times are those of a real case, the load is shortened.")
     with Embedded(settings, free_port(), {HOST: _simulated_host(settings)}) as service, Client(service.url) as client:
         ids = [_submit(client, name) for name in ("kimi-baseline.yaml", "kimi-ngram.yaml")]

@@ -11,6 +11,7 @@ import typer
 from expctl.client import Client
 from expctl.globals import options
 from expctl.output import emit_line
+from service.domain.status import StepName
 
 app = typer.Typer(add_completion=False)
 
@@ -19,7 +20,7 @@ app = typer.Typer(add_completion=False)
 def logs(
     experiment: Annotated[int, typer.Argument(metavar="ID", help="an experiment")],
     follow: Annotated[bool, typer.Option("-f", "--follow", help="go on until it has finished")] = False,
-    step: Annotated[str | None, typer.Option(help="only what was logged during this step")] = None,
+    step: Annotated[StepName | None, typer.Option(help="only what was logged during this step")] = None,
 ) -> None:
     """Print the engine's log as it was copied from the host."""
     with Client(options.server) as client:

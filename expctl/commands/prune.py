@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import typer
@@ -14,6 +15,8 @@ from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
+LONGEST_S = 1e10
+LARGEST = 1e18
 UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
@@ -47,14 +50,20 @@ def prune(
 
 def _seconds(text: str) -> float:
     try:
-        return seconds(text)
+        found = seconds(text)
     except ValueError as error:
         raise UsageError(f"--older-than {text}", str(error), "write it like 90d") from None
+    if found > LONGEST_S:
+        raise UsageError(f"--older-than {text} is too long", "no experiment is that old", "write it like 90d")
+    return found
 
 
 def _bytes(text: str) -> int:
     number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS and text else (text, "")
     try:
-        return int(float(number) * UNITS[unit])
+        size = float(number) * UNITS[unit]
     except ValueError:
-        raise UsageError(f"--max-size {text} is no size", "", "write it like 500M or 10G") from None
+        size = math.nan
+    if not 0 <= size <= LARGEST:
+        raise UsageError(f"--max-size {text} is no size", "", "write it like 500M or 10G")
+    return int(size)

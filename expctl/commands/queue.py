@@ -31,7 +31,13 @@ def queue(
     elif not items:
         say("nothing was submitted yet; try: expctl submit FILE")
     else:
-        from expctl.views.queue import summary, table  # noqa: PLC0415 - drawing is not free
+        from expctl.views.queue import drawn, summary  # noqa: PLC0415 - drawing is not free
 
-        console().print(table(items))
+        terminal = console()
+        terminal.print(drawn(items, terminal.width))
         say(summary(items, hosts))
+    if hosts:
+        from expctl.views.hosts import shift_lines  # noqa: PLC0415 - as above
+
+        for line in shift_lines(hosts):
+            console(stderr=True).print(line)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
+
+from expctl.datafolder import Data, settings_of
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
-def steward(data: Annotated[Path | None, typer.Option(help="data folder; default EXPCTL_DATA_DIR")] = None) -> None:
+def steward(data: Data = None) -> None:
     """Tell when a worker fell silent, and when it is back."""
-    from expctl.serve import run_steward, settings_for  # noqa: PLC0415 - heavy
+    from expctl.serve import run_steward  # noqa: PLC0415 - heavy
 
-    run_steward(settings_for(data))
+    run_steward(settings_of(data))

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from expctl.client import Client
 from expctl.globals import options
+from expctl.hostclient import HostClient
 from expctl.output import emit, say
 
 app = typer.Typer(add_completion=False)
@@ -21,7 +21,8 @@ def submit(
     again: Annotated[bool, typer.Option("--again", help="run even what was measured already")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be queued, and queue nothing")] = False,
     idempotency_key: Annotated[str | None, typer.Option(help="the same key is queued once, however often it is sent")] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="watch until everything submitted has finished")] = False,
+    now: Annotated[bool, typer.Option("--now", help="allow one shift outside the host's window")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="watch until all have finished; exit 3 if one did not succeed")] = False,
 ) -> int:
     """Queue experiments; prints their ids. Nothing is queued unless every one in the file is right."""
     from expctl import specfiles  # noqa: PLC0415 - the other verbs read no files
@@ -29,7 +30,7 @@ def submit(
     specs = [spec.model_dump(mode="json", by_alias=True) for spec in specfiles.read(file, change or [], sweep or [])]
     if dry_run:
         return _dry_run(specs)
-    with Client(options.server) as client:
+    with HostClient(options.server) as client:
         answer = client.submit(specs if len(specs) > 1 else specs[0], key=idempotency_key, again=again)
         made = answer if isinstance(answer, list) else [answer]
         if options.json:
@@ -39,6 +40,8 @@ def submit(
                 _tell(one)
                 print(one["id"], flush=True)
         ids = [int(one["id"]) for one in made]
+        for host in {one["host"] for one in made if one["status"] == "queued"} if now else ():
+            client.allow_opening(host)
         if all(one["status"] == "finished" for one in made):
             return 0
         say(f"watch: expctl watch {ids[0]}      stop: expctl cancel {' '.join(map(str, ids))}")

@@ -6,10 +6,29 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 STYLES = {"succeeded": "green", "failed": "red", "invalid": "red", "cancelled": "dim"}
+NARROW = 60
+"""Columns below which the table's own would be a few letters wide."""
+
+
+def drawn(items: list[dict[str, Any]], width: int) -> RenderableType:
+    """A table, or where it would leave no room for words a few lines for each experiment."""
+    return table(items) if width >= NARROW else Group(*(_lines(item) for item in items))
+
+
+def _lines(item: dict[str, Any]) -> Text:
+    text = Text(f"{item['id']}  {item['name']}\n", "bold", overflow="fold")
+    text.append(item["status_text"], _style(item) or "not bold")
+    rest = " · ".join(part for part in (item["where_text"], item["host"], duration(item)) if part != "-" and part)
+    return text.append(f" · {rest}", "not bold")
+
+
+def _style(item: dict[str, Any]) -> str:
+    return STYLES.get(item["outcome"] or "", "bold" if item["status"] == "running" else "")
 
 
 def table(items: list[dict[str, Any]]) -> Table:
@@ -25,7 +44,7 @@ def table(items: list[dict[str, Any]]) -> Table:
     ):
         drawn.add_column(name, justify=justify, overflow="fold", no_wrap=name in {"ID", "TIME"})  # type: ignore[arg-type]
     for item in items:
-        style = STYLES.get(item["outcome"] or "", "bold" if item["status"] == "running" else "")
+        style = _style(item)
         # Text, not str: a name may hold what rich takes for markup.
         words = (Text(item["name"]), Text(item["host"]), Text(item["status_text"], style), Text(item["where_text"]))
         cells = (str(item["id"]), *words, duration(item))

@@ -23,7 +23,8 @@ def follow(client: Client, ids: list[int], *, to_stderr: bool = False) -> int:
     """Follow until all have finished; 3 if one did not succeed."""
     client.patience_s = PATIENCE_S
     stream = sys.stderr if to_stderr else sys.stdout
-    if stream.isatty() and not options.json:
+    # Without colour there are no escapes at all, and redrawing needs some.
+    if stream.isatty() and not options.json and options.color is not False:
         return _redraw(client, ids, to_stderr=to_stderr)
     return _lines(client, ids, to_stderr=to_stderr)
 

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, FastAPI, Request, Response
 from pydantic import BaseModel
 
-from service.api import compare, experiments, live, problems, retention, steering, submission
-from service.api.deps import ReadSession
+from service.api import compare, docs, experiments, hosts, live, problems, retention, steering, submission
+from service.api.deps import ReadSession, database
+from service.api.limits import BodyLimit
 from service.api.origin import LoopbackOnly
-from service.api.schemas import HostOut, host_out
-from service.store import hosts, migrate
+from service.store import migrate
 from service.store.database import Database
 
 router = APIRouter()
@@ -34,6 +34,8 @@ class Readiness(BaseModel):
     database: str
     migration: str | None
     migration_head: str
+    database_file: str | None = None
+    """The file of SQLite, told on loopback only: what lies where on a machine is not everybody's business."""
 
 
 @router.get("/healthz", tags=["health"])
@@ -43,44 +45,42 @@ def healthz() -> Health:
 
 
 @router.get("/readyz", tags=["health"])
-def readyz(session: ReadSession, response: Response) -> Readiness:
+def readyz(request: Request, session: ReadSession, response: Response) -> Readiness:
     """Whether the database answers and is at this version's migration."""
     head, at = migrate.head(), migrate.current_of(session)
     if at != head:
         response.status_code = 503
-    return Readiness(ready=at == head, database="ok", migration=at, migration_head=head)
+    file = _sqlite_file(database(request)) if request.app.state.loopback_only else None
+    return Readiness(ready=at == head, database="ok", migration=at, migration_head=head, database_file=file)
 
 
-@router.get("/v1/hosts", tags=["hosts"])
-def all_hosts(session: ReadSession) -> list[HostOut]:
-    """Every host."""
-    return [host_out(session, row) for row in hosts.every(session)]
+def _sqlite_file(store: Database) -> str | None:
+    url = store.engine.url
+    return url.database if url.get_backend_name() == "sqlite" else None
 
 
-@router.get("/v1/hosts/{name}", tags=["hosts"])
-def one_host(session: ReadSession, name: str) -> HostOut:
-    """One host."""
-    return host_out(session, hosts.by_name(session, name))
-
-
-def create_app(database: Database, *, loopback_only: bool = False) -> FastAPI:
+def create_app(store: Database, *, loopback_only: bool = False) -> FastAPI:
     """The app on a database that is migrated already. `loopback_only`: answer to this machine's own names and pages only."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         del app
         yield {}
-        database.close()
+        store.close()
 
-    app = FastAPI(title="expctl", version=version("expctl"), lifespan=lifespan)
-    app.state.database = database
+    app = FastAPI(title="expctl", version=version("expctl"), lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.database = store
+    app.state.loopback_only = loopback_only
     problems.install(app)
+    app.add_middleware(BodyLimit)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
     app.include_router(router)
+    app.include_router(docs.router)
     app.include_router(submission.router)
     app.include_router(experiments.router)
     app.include_router(steering.router)
+    app.include_router(hosts.router)
     app.include_router(live.router)
     app.include_router(retention.router)
     app.include_router(compare.router)

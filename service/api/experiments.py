@@ -19,7 +19,7 @@ from service.api.schemas import (
     experiment_out,
 )
 from service.domain.events import Event
-from service.domain.status import Status
+from service.domain.status import Status, StepName
 from service.store import events, experiments, results, steps
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
@@ -68,7 +68,7 @@ def experiment_events(session: ReadSession, experiment_id: Id, after: After = 0)
 
 
 @router.get("/{experiment_id}/logs")
-def logs(session: ReadSession, experiment_id: Id, after: After = 0, step: Annotated[str | None, Query(max_length=20)] = None) -> LogPage:
+def logs(session: ReadSession, experiment_id: Id, after: After = 0, step: Annotated[StepName | None, Query()] = None) -> LogPage:
     """The engine's log as copied, oldest first; ask again with the cursor for more."""
     row = experiments.get(session, experiment_id)
     pieces = steps.log_after(session, experiment_id, after, step=step)

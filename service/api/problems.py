@@ -16,6 +16,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
 from service.domain.errors import ExpctlError, Unavailable
+from service.domain.refusals import refusal
 
 log = structlog.get_logger()
 
@@ -74,7 +75,7 @@ def _ours(request: Request, error: Exception) -> JSONResponse:
 def _validation(request: Request, error: Exception) -> JSONResponse:
     del request
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-    errors = [{"where": ".".join(str(part) for part in item["loc"]), "what": item["msg"]} for item in error.errors()]
+    errors = [{"where": ".".join(str(part) for part in item["loc"]), "what": refusal(item)} for item in error.errors()]
     detail = "; ".join(f"{item['where']}: {item['what']}" for item in errors)
     return problem(
         HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "the request is not as documented", detail, errors=errors, todo="see /docs"
@@ -82,10 +83,16 @@ def _validation(request: Request, error: Exception) -> JSONResponse:
 
 
 def _http(request: Request, error: Exception) -> JSONResponse:
-    del request
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
-    slug = "not-found" if error.status_code == HTTPStatus.NOT_FOUND else "http-error"
-    answer = problem(error.status_code, slug, str(error.detail))
+    if error.status_code == HTTPStatus.BAD_REQUEST:
+        # The framework says so of a body that is JSON by its looks and still cannot be read.
+        detail = "it is not UTF-8, or a number in it has thousands of digits"
+        return problem(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-input", "the request's body cannot be read", detail, todo="send JSON in UTF-8"
+        )
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        return problem(error.status_code, "not-found", f"there is nothing at {request.url.path}", "", todo="see /docs for what there is")
+    answer = problem(error.status_code, "http-error", str(error.detail))
     answer.headers.update(error.headers or {})  # such as Allow with 405
     return answer
 

@@ -8,10 +8,12 @@ from typing import Any
 from pydantic import BaseModel
 from sqlmodel import Session
 
+from service.api.moments import host_moment
+from service.domain.host_wording import needs_person, shift_text, waits_for_window
 from service.domain.measurement import PhaseResult, RequestResult
 from service.domain.reasons import RULES, Reason
-from service.domain.status import Outcome, Status
-from service.domain.wording import status_text, where_text
+from service.domain.status import ACTIVE, Outcome, Status
+from service.domain.wording import not_before_text, status_text, where_text
 from service.store import experiments, hosts, steering
 from service.store.tables import ExperimentRow, HostRow, StepRow, utc_now
 
@@ -117,6 +119,10 @@ class HostOut(BaseModel):
     blocked: str | None
     paused: bool
     config: dict[str, Any]
+    shift_text: str
+    """What its shift is at, or when its window opens."""
+    needs_person: bool
+    """Production is not back, or nobody may be there to bring it back."""
 
 
 def step_out(row: StepRow) -> StepOut:
@@ -138,13 +144,14 @@ def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
     status = Status(row.status)
     ahead = experiments.queue_position(session, row) if status == Status.QUEUED else 0
     rule = RULES[Reason(row.reason)] if row.reason else None
+    attended = status not in ACTIVE or hosts.attended(session, row.host_id)
     same = {name: getattr(row, name) for name in ExperimentOut.model_fields if hasattr(row, name)}
     return same | {
         "host": experiments.host_name(session, row),
         "status": status,
         "reason_class": rule.reason_class if rule else None,
         "remedy": rule.remedy if rule else None,
-        "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"]),
+        "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"], attended=attended),
         "where_text": where_text(status, row.step, row.progress, ahead, row.detail)
         if status not in {Status.QUEUED, Status.HELD}
         else _waits(session, row, ahead),
@@ -162,15 +169,20 @@ def _waits(session: Session, row: ExperimentRow, ahead: int) -> str:
     if unmet:
         return f"after {', '.join(map(str, unmet))}"
     if row.not_before is not None and row.not_before > utc_now():
-        return f"not before {row.not_before.astimezone():%d %b %H:%M}"
+        return not_before_text(row.not_before.astimezone(), utc_now().astimezone())
     host = hosts.by_name(session, experiments.host_name(session, row))
-    return f"{host.name} is paused" if host.paused else where_text(Status.QUEUED, None, {}, ahead, "")
+    if host.paused:
+        return f"{host.name} is paused"
+    # What only measures a server that runs already needs nothing parked.
+    shut = None if row.spec["engine"]["kind"] == "endpoint" else waits_for_window(host_moment(session, host))
+    return shut or where_text(Status.QUEUED, None, {}, ahead, "")
 
 
 def host_out(session: Session, row: HostRow) -> HostOut:
     """A host's row as shown."""
     silent = {host.id for host in hosts.silent(session)}
     busy = row.lease_token is not None and row.id not in silent
+    moment = host_moment(session, row)
     return HostOut(
         name=row.name,
         transport=row.transport,
@@ -181,4 +193,6 @@ def host_out(session: Session, row: HostRow) -> HostOut:
         blocked=row.blocked,
         paused=row.paused,
         config=row.config,
+        shift_text=shift_text(moment),
+        needs_person=needs_person(moment),
     )

@@ -42,10 +42,12 @@ def submit(
 ) -> ExperimentOut | list[ExperimentOut]:
     """Queue experiments. The answer is an object for one experiment and a list for several."""
     _check_depth(body)
+    # Before the key is looked up: what is no experiment has no digest either.
+    specs, several = _specs(body)
     store = database(request)
     if idempotency_key is None:
         with store.write() as session:
-            status, answer = _submit(session, body, user, again=again)
+            status, answer = _submit(session, specs, user, several=several, again=again)
     else:
         with store.write() as session:
             first = idempotency.begin(session, idempotency_key, digest([body, again]))
@@ -54,7 +56,7 @@ def submit(
         else:
             try:
                 with store.write() as session:
-                    status, answer = _submit(session, body, user, again=again)
+                    status, answer = _submit(session, specs, user, several=several, again=again)
                     idempotency.answer(session, idempotency_key, status, jsonable_encoder(answer))
             except BaseException:
                 with store.write() as session:
@@ -66,8 +68,9 @@ def submit(
     return answer
 
 
-def _submit(session: Session, body: Any, user: str, *, again: bool) -> tuple[int, ExperimentOut | list[ExperimentOut]]:
-    specs, several = _specs(body)
+def _submit(
+    session: Session, specs: list[Spec], user: str, *, several: bool, again: bool
+) -> tuple[int, ExperimentOut | list[ExperimentOut]]:
     made = submission.submit_all(session, specs, user, again=again)
     shown = [experiment_out(session, one.row) for one in made]
     status = OK if all(one.measured_already for one in made) else CREATED

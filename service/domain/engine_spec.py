@@ -13,8 +13,12 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
+from pydantic_core import PydanticCustomError
 
 from service.domain.spec_base import ArgValue, Name, Port, Seconds, SpecModel
+
+UNIT = r"^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service$"
+"""A service of systemd; of a template an instance, since only that can run."""
 
 
 class Speculative(SpecModel):
@@ -27,24 +31,60 @@ class Speculative(SpecModel):
 
 
 class VllmEngine(SpecModel):
-    """A vLLM server that expctl starts."""
+    """A vLLM server that expctl starts: from these keys alone, or as a fork of a unit of the host with these keys changed."""
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["model"]}, {"required": ["from_unit"]}]})
 
     kind: Literal["vllm"]
-    model: Name
-    """Path or id of the model, as vLLM takes it."""
+    from_unit: Annotated[str, Field(max_length=255, json_schema_extra={"pattern": UNIT})] | None = None
+    """A systemd service of the host, such as vllm-kimi.service: what is run is a copy of it, with the keys below changed. The unit
+    itself is never touched."""
+    model: Annotated[Name | None, Field(validate_default=True)] = None
+    """Path or id of the model, as vLLM takes it. Only with `from_unit` may it be left out: then it is the unit's."""
     served_model_name: Name | None = None
     executable: Name | None = None
-    """Default: what the host's row says."""
+    """Default: what the host's row says, or with `from_unit` the unit's own."""
+    user: Name | None = None
+    """Who runs it. Default: the user that the host runs experiments as, or with `from_unit` the unit's own."""
     cwd: Name | None = None
     port: Port | None = None
     """Default: the host's experiment port."""
+    keep_port: bool = False
+    """With `from_unit`: listen on the unit's own port, where its clients will find the experiment."""
     gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
     api_key: str | None = None
     """A reference such as `env:VLLM_API_KEY`, never the key itself."""
     args: dict[str, ArgValue] = Field(default_factory=dict)
-    """true: --flag, false: --no-flag, null: left out, dict or list: JSON."""
+    """true: --flag, false: --no-flag, null: left out (with `from_unit`: taken out), dict or list: JSON."""
     speculative: Speculative | None = None
+    """To run a `from_unit` without the speculation that it has, write `args: {speculative-config: null}`."""
     env: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("from_unit")
+    @classmethod
+    def _a_service(cls, value: str | None) -> str | None:
+        if value is not None and not re.fullmatch(UNIT, value):
+            raise ValueError(
+                "write the whole name of a service, such as vllm.service; of a template an instance, such as vllm@kimi.service"
+            )
+        return value
+
+    @field_validator("model")
+    @classmethod
+    def _model_or_unit(cls, value: str | None, info: ValidationInfo) -> str | None:
+        # A from_unit that is wrong in itself is missing from the data, and its own error says enough.
+        if value is None and info.data.get("from_unit", "") is None:
+            raise PydanticCustomError("missing", "name a model, or a from_unit that has one")
+        return value
+
+    @field_validator("keep_port")
+    @classmethod
+    def _only_a_unit_has_one(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("from_unit", "") is None:
+            raise ValueError("only a from_unit has a port to keep")
+        if value and info.data.get("port") is not None:
+            raise ValueError("port and keep_port exclude each other; write one of them")
+        return value
 
     @field_validator("api_key")
     @classmethod
@@ -68,10 +108,14 @@ class VllmEngine(SpecModel):
             "api-key": "api_key",
             "model": "model",
         }
-        for key in value:
+        for key, given in value.items():
             if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", key):
                 raise ValueError(f"{key!r} is not the name of an argument; write it without the leading dashes")
             plain = key.replace("_", "-")
+            if plain != key and plain in value:
+                raise ValueError(f"{plain} is there twice; write it once, with dashes")
+            if plain in {"served-model-name", "speculative-config", "api-key"} and given is None:
+                continue  # its own key cannot say that a unit's is to be taken out
             if plain in own:
                 raise ValueError(f"{key} has a key of its own: engine.{own[plain]}")
         return value
@@ -83,8 +127,8 @@ class VllmEngine(SpecModel):
 
     @property
     def model_id(self) -> str:
-        """The id that requests name."""
-        return self.served_model_name or self.model
+        """The id that requests name; empty where only the host's unit can tell."""
+        return self.served_model_name or ("" if self.from_unit else self.model or "")
 
 
 class EndpointEngine(SpecModel):

@@ -2,7 +2,8 @@
 
 ExpctlError
 ├── UsageError              the caller's input is wrong            exit 2   HTTP 422
-│   └── SpecError           the experiment file is wrong
+│   ├── SpecError           the experiment file is wrong
+│   └── TooLarge            the request is too large                      HTTP 413
 ├── NotSignedIn             no or a bad token                      exit 4   HTTP 401
 ├── NotFound                no such experiment, host, baseline     exit 5   HTTP 404
 ├── Conflict                not allowed in this state              exit 6   HTTP 409
@@ -49,6 +50,13 @@ class SpecError(UsageError):
     """The experiment file is wrong."""
 
     slug = "invalid-experiment"
+
+
+class TooLarge(UsageError):
+    """The request is larger than the service takes."""
+
+    http_status = 413
+    slug = "too-large"
 
 
 class NotSignedIn(ExpctlError):

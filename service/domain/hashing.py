@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import Any
 
+from service.domain.engine_spec import VllmEngine
 from service.domain.spec import Bench, Spec
 
 FIVE_VERSION = 1
@@ -43,7 +44,11 @@ def bench_hash(bench: Bench) -> str:
 
 def engine_hash(spec: Spec) -> str:
     """Equal for experiments that one running engine can serve: a difference forces a reload."""
-    return digest({"host": spec.host, "engine": spec.engine.model_dump(mode="json")})
+    engine = spec.engine.model_dump(mode="json")
+    if isinstance(spec.engine, VllmEngine):
+        # Keys that came later count only where they are used: a hash kept from before means the same configuration still.
+        engine = {key: value for key, value in engine.items() if value or key not in {"from_unit", "user", "keep_port"}}
+    return digest({"host": spec.host, "engine": engine})
 
 
 def spec_hash(spec: Spec) -> str:

@@ -62,6 +62,9 @@ class Reason(StrEnum):
     CONNECTION_REFUSED = "connection_refused"
     CONNECTION_LOST = "connection_lost"
     HOST_KEY_CHANGED = "host_key_changed"
+    HOST_KEY_UNKNOWN = "host_key_unknown"
+    HELPER_MISSING = "helper_missing"
+    HOOK_FAILED = "hook_failed"
     AUTH_FAILED = "auth_failed"
     SUDO_PASSWORD_REQUIRED = "sudo_password_required"  # noqa: S105 - a cause, not a secret
     PERMISSION_DENIED = "permission_denied"
@@ -187,6 +190,11 @@ RULES: dict[Reason, Rule] = {
     _R.CONNECTION_REFUSED: Rule(_I, "the connection was refused", "check that the server is running and the port is right", TWICE),
     _R.CONNECTION_LOST: Rule(_I, "the connection broke", "check the network and whether the server still runs", TWICE),
     _R.HOST_KEY_CHANGED: Rule(_I, "the host's key is not the pinned one", "find out why before you trust the new one"),
+    _R.HOST_KEY_UNKNOWN: Rule(
+        _I, "the host's key is not pinned yet", "compare the fingerprint with the host's own, then run `expctl host trust NAME`"
+    ),
+    _R.HELPER_MISSING: Rule(_I, "expctl-host is not installed on the host, or too old", "run `expctl host install NAME`"),
+    _R.HOOK_FAILED: Rule(_I, "a hook of the host did not succeed", "see its output in the evidence; production was not touched"),
     _R.AUTH_FAILED: Rule(_I, "the login or the API key was refused", "check the key or the password"),
     _R.SUDO_PASSWORD_REQUIRED: Rule(_I, "sudo asks for a password", "add the sudoers line; nobody is there to type at night"),
     _R.PERMISSION_DENIED: Rule(_I, "permission denied", "check owner and mode of what the evidence names"),

@@ -10,7 +10,8 @@ from service.domain.durations import parse_duration
 
 Seconds = Annotated[float, BeforeValidator(parse_duration), Field(gt=0, le=30 * 86400)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$")]
+NAME = r"^[^\x00-\x1f\x7f-\x9f]*[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]*$"
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=NAME)]
 """One line of text with something to see in it: it goes into terminals, file names and command lines."""
 ArgValue = str | int | float | bool | None | list[Any] | dict[str, Any]
 

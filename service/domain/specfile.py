@@ -20,6 +20,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from service.domain.engine_spec import CommandEngine, EndpointEngine, VllmEngine
 from service.domain.errors import SpecError
+from service.domain.refusals import refusal, unusable_number
 from service.domain.spec import Bench, Load, Prompt, Spec
 from service.domain.spec_base import SpecModel
 
@@ -170,7 +171,7 @@ def validate(document: Document, source: str = "the file") -> Spec:
         )
     for _ in range(2):
         try:
-            return Spec.model_validate(value)
+            return _usable(Spec.model_validate(value), document, source)
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=True)
             if not _use_text(value, problems, document.texts):
@@ -178,6 +179,16 @@ def validate(document: Document, source: str = "the file") -> Spec:
     raise SpecError(
         "\n".join(_sentence(problem, document, source) for problem in problems), "", "see `expctl schema` for every key and its type"
     )
+
+
+def _usable(spec: Spec, document: Document, source: str) -> Spec:
+    """The spec, unless a number stands in it that could not be passed on: free-form keys take whatever is written."""
+    found = unusable_number(spec.model_dump(include={"engine", "bench"}))
+    if found is not None:
+        path, what = found
+        where = f"{source}, line {_line(path, document)}: {'.'.join(map(str, path))}"
+        raise SpecError(f"{where}: {what}", "", "correct it, or write it as a text")
+    return spec
 
 
 def _refuse_unusable_text(value: Any, source: str) -> None:
@@ -237,8 +248,7 @@ def _plain_path(loc: tuple[str | int, ...], value: Any) -> Path:
 def _sentence(problem: ErrorDetails, document: Document, source: str) -> str:
     path = _plain_path(problem["loc"], document.value)
     dotted = ".".join(str(part) for part in path) or "the experiment"
-    line = next((document.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in document.lines), 1)
-    where = f"{source}, line {line}: "
+    where = f"{source}, line {_line(path, document)}: "
     if problem["type"] == "extra_forbidden":
         return where + _unknown_key(path, document.value)
     if problem["type"] == "missing":
@@ -247,7 +257,12 @@ def _sentence(problem: ErrorDetails, document: Document, source: str) -> str:
         return where + f"engine.kind must be one of {', '.join(ENGINE_KINDS)}"
     shown = problem["input"]
     got = f" (it is {shown!r:.60})" if isinstance(shown, str | int | float | bool) or shown is None else ""
-    return where + f"{dotted}: {problem['msg'].removeprefix('Value error, ')}{got}"
+    return where + f"{dotted}: {refusal(typing.cast(dict[str, Any], problem))}{got}"
+
+
+def _line(path: Path, document: Document) -> int:
+    """The line of a place, or of the nearest one around it."""
+    return next((document.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in document.lines), 1)
 
 
 def _unknown_key(path: Path, value: Any) -> str:

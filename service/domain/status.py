@@ -35,6 +35,16 @@ class StepName(StrEnum):
     COLLECT = "collect"
 
 
+class ShiftPhase(StrEnum):
+    """What a shift has done to production. One that is found in any but closed is taken up there."""
+
+    OPEN = "open"  # production serves
+    PARKING = "parking"
+    PARKED = "parked"
+    RESTORING = "restoring"
+    CLOSED = "closed"  # production is back, and proven to serve
+
+
 ACTIVE: frozenset[Status] = frozenset({Status.RUNNING, Status.STOPPING})
 """At most one experiment a host may be in one of these."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from service.domain.reasons import RULES, Reason
@@ -33,8 +34,16 @@ _OF_THE_COMMAND = frozenset({Reason.COMMAND_FAILED, Reason.COMMAND_TIMEOUT})
 """Reasons that say where they belong, without a step's name."""
 
 
-def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str = "") -> str:
-    """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`. `kind` is the engine's."""
+def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str = "", *, attended: bool = True) -> str:
+    """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`. `kind` is the engine's.
+
+    `attended`: a worker holds the host, so that what is begun is also worked on.
+    """
+    text = _plain_status(status, step, outcome, reason, kind)
+    return text if attended else f"{text}; nobody works on it until a worker takes it up"
+
+
+def _plain_status(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str) -> str:
     if status == Status.FINISHED:
         if outcome == Outcome.SUCCEEDED:
             return "Succeeded"
@@ -63,6 +72,12 @@ def where_text(status: Status, step: str | None, progress: Mapping[str, Any], ah
         speed = f", {progress['tps']:.1f} tok/s" if progress.get("tps") is not None else ""
         return f"c={progress['concurrency']}, request {progress['done']} of {progress['requests']}{speed}"
     return command_text(progress) if step == StepName.MEASURE else ""
+
+
+def not_before_text(moment: datetime, now: datetime) -> str:
+    """Such as `not before 30 Nov 22:00`, with the year where it is another one. Both times in the reader's zone."""
+    year = "" if moment.year == now.year else f" {moment.year}"
+    return f"not before {moment:%d %b}{year} {moment:%H:%M}"
 
 
 def command_text(progress: Mapping[str, Any]) -> str:

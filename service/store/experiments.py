@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, literal, or_, tuple_, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.events import EventType
@@ -76,11 +77,13 @@ def named(session: Session, name: str, *, succeeded: bool = False) -> Experiment
     return session.exec(query.limit(1)).one_or_none()
 
 
-def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[ExperimentRow, bool] | None:
+def take_next(
+    session: Session, lease: Lease, shift_id: int, *, guests: bool | None = None, among: Sequence[int] | None = None
+) -> tuple[ExperimentRow, bool] | None:
     """The experiment this lease's holder works on next, and whether it is adopted from another worker.
 
     One that is already active on the host comes first; it is stamped with the new fence, so that a former holder's writes
-    fail. Else the next due one by priority, then age.
+    fail. Else the next due one by priority, then age; `guests` picks those that need production (endpoints), or the others.
     """
     hosts.guard(session, lease)
     active = session.exec(
@@ -92,13 +95,9 @@ def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[Experiment
         active.fence, active.shift_id = lease.fence, shift_id
         session.add(active)
         return active, adopted
-    due = session.exec(
-        select(ExperimentRow)
-        .where(ExperimentRow.host_id == lease.host_id, *_due())
-        .order_by(col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
-        .limit(1)
-        .with_for_update(skip_locked=True)
-    ).one_or_none()
+    picked = [] if among is None else [col(ExperimentRow.id).in_(among)]
+    query = _next_due(lease.host_id, guests).where(*picked).limit(1).with_for_update(skip_locked=True)
+    due = session.exec(query).one_or_none()
     if due is None:
         return None
     values = {"fence": lease.fence, "shift_id": shift_id, "started_at": utc_now()}
@@ -111,7 +110,7 @@ def take_next(session: Session, lease: Lease, shift_id: int) -> tuple[Experiment
 
 
 def _due() -> list[ColumnElement[bool]]:
-    """A queued experiment is due when its time has come, all it waits for has succeeded, and its host is not paused."""
+    """A queued experiment is due when its time has come, all it waits for has succeeded, and its host takes new ones."""
     waits = (
         select(DependencyRow.experiment_id)
         .join(_Other, col(_Other.id) == DependencyRow.after_id)
@@ -121,19 +120,28 @@ def _due() -> list[ColumnElement[bool]]:
         .correlate(ExperimentRow)
         .exists()
     )
-    paused = select(HostRow.id).where(HostRow.id == ExperimentRow.host_id, col(HostRow.paused).is_(True)).correlate(ExperimentRow).exists()
+    shut = or_(col(HostRow.paused).is_(True), col(HostRow.blocked).is_not(None))
+    paused = select(HostRow.id).where(HostRow.id == ExperimentRow.host_id, shut).correlate(ExperimentRow).exists()
     early = and_(col(ExperimentRow.not_before).is_not(None), col(ExperimentRow.not_before) > utc_now())
     return [col(ExperimentRow.status) == Status.QUEUED, ~waits, ~paused, ~early]
 
 
-def has_work(session: Session, host: str) -> bool:
-    """Whether anything on this host is due or waits to be adopted."""
-    query = (
-        select(ExperimentRow.id)
-        .join(HostRow, col(HostRow.id) == ExperimentRow.host_id)
-        .where(HostRow.name == host, or_(col(ExperimentRow.status).in_(list(ACTIVE)), and_(*_due())))
-    )
-    return session.exec(query.limit(1)).one_or_none() is not None
+def _kind(guests: bool | None) -> list[ColumnElement[bool]]:
+    """Endpoints are guests of what serves already; everything else needs the host for itself."""
+    if guests is None:
+        return []
+    kind = col(ExperimentRow.spec)["engine"]["kind"].as_string()
+    return [kind == "endpoint" if guests else kind != "endpoint"]
+
+
+def _next_due(host_id: int, guests: bool | None) -> SelectOfScalar[ExperimentRow]:
+    order = (col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
+    return select(ExperimentRow).where(ExperimentRow.host_id == host_id, *_due(), *_kind(guests)).order_by(*order)
+
+
+def due(session: Session, host_id: int, *, guests: bool, limit: int = 100) -> list[ExperimentRow]:
+    """Experiments of that kind that could start now, in the order in which they would."""
+    return list(session.exec(_next_due(host_id, guests).limit(limit)))
 
 
 def _fail_dependents(session: Session, experiment_id: int, actor: str) -> None:

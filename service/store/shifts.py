@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from sqlmodel import Session, col, select
 
 from service.domain.events import EventType
 from service.store import events, hosts
 from service.store.hosts import Lease
-from service.store.tables import ShiftRow, utc_now
+from service.store.tables import HostRow, ShiftRow, utc_now
+
+REMEMBERED = 20
+"""How many earlier shifts say how long production takes to serve again."""
+
+
+def current(session: Session, host_id: int) -> ShiftRow | None:
+    """The host's open shift."""
+    return session.exec(select(ShiftRow).where(ShiftRow.host_id == host_id, col(ShiftRow.closed_at).is_(None))).one_or_none()
 
 
 def open_or_resume(session: Session, lease: Lease) -> ShiftRow:
     """The host's open shift, or a new one."""
     hosts.guard(session, lease)
-    row = session.exec(select(ShiftRow).where(ShiftRow.host_id == lease.host_id, col(ShiftRow.closed_at).is_(None))).one_or_none()
+    row = current(session, lease.host_id)
     if row is None:
         row = ShiftRow(host_id=lease.host_id)
         session.add(row)
@@ -22,12 +32,51 @@ def open_or_resume(session: Session, lease: Lease) -> ShiftRow:
     return row
 
 
+def get(session: Session, shift_id: int) -> ShiftRow:
+    """One shift that is known to exist."""
+    row = session.get(ShiftRow, shift_id)
+    if row is None:
+        raise LookupError(f"shift {shift_id} does not exist")
+    return row
+
+
+def note(session: Session, lease: Lease, shift_id: int, **values: Any) -> None:
+    """Write down how far a shift is: `phase`, `parked`, `failures`, `idle_since`, `closing`."""
+    hosts.guard(session, lease)
+    row = get(session, shift_id)
+    for name, value in values.items():
+        setattr(row, name, value)
+    session.add(row)
+    session.flush()
+
+
+def decide_closing(session: Session, lease: Lease, shift_id: int, why: str) -> None:
+    """Decide that a shift ends. The first reason stays."""
+    hosts.guard(session, lease)
+    row = get(session, shift_id)
+    if row.closing is None:
+        row.closing = why
+        session.add(row)
+
+
 def close(session: Session, lease: Lease, shift_id: int, why: str) -> None:
-    """End a shift and say why."""
+    """End a shift and say why. What was allowed or asked for this shift alone is used up."""
     hosts.guard(session, lease)
     row = session.get(ShiftRow, shift_id)
     if row is None or row.closed_at is not None:
         return
-    row.closed_at, row.closing = utc_now(), why
+    row.closed_at, row.closing, row.phase = utc_now(), row.closing or why, "closed"
     session.add(row)
-    events.emit(session, EventType.SHIFT_CLOSED, f"worker:{lease.owner}", host=lease.host, data={"shift": shift_id, "why": why})
+    host = session.get(HostRow, lease.host_id)
+    if host is not None:
+        host.open_by = host.give_back_by = None
+        session.add(host)
+    events.emit(session, EventType.SHIFT_CLOSED, f"worker:{lease.owner}", host=lease.host, data={"shift": shift_id, "why": row.closing})
+
+
+def restore_times(session: Session, host_id: int) -> list[float]:
+    """How long production took to serve again after this host's latest shifts, seconds, ascending."""
+    query = select(ShiftRow).where(ShiftRow.host_id == host_id, col(ShiftRow.closed_at).is_not(None))
+    rows = session.exec(query.order_by(col(ShiftRow.id).desc()).limit(REMEMBERED))
+    found = (row.parked.get("restored_after_s") for row in rows)
+    return sorted(float(seconds) for seconds in found if seconds is not None)

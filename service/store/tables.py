@@ -56,6 +56,13 @@ class HostRow(SQLModel, table=True):
     worker_silent: bool = False
     paused: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=false()))
     """Nothing new starts; what runs is finished."""
+    open_by: str | None = None
+    """Who allowed one shift outside the window; used up when that shift closes."""
+    give_back_by: str | None = None
+    """Who wants production back at once; cleared when the shift has closed."""
+    unreachable_since: datetime | None = Field(default=None, sa_column=_time())
+    report: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, server_default="{}"))
+    """What the latest check found, and when."""
 
 
 class ShiftRow(SQLModel, table=True):
@@ -78,6 +85,14 @@ class ShiftRow(SQLModel, table=True):
     opened_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
     closed_at: datetime | None = Field(default=None, sa_column=_time())
     closing: str | None = None
+    """Why it ends; set when that is decided, which is before production is back."""
+    phase: str = Field(default="open", sa_column=Column(Text, nullable=False, server_default="open"))
+    """open: production serves; parking, parked, restoring; closed. A shift that is found in any but closed is taken up there."""
+    parked: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, server_default="{}"))
+    """What was serving, what proves that it serves, and what became of it."""
+    failures: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]"))
+    """Engine hashes of the failures in a row that count for a trip."""
+    idle_since: datetime | None = Field(default=None, sa_column=_time())
 
 
 class ExperimentRow(SQLModel, table=True):
@@ -140,6 +155,40 @@ class ExperimentRow(SQLModel, table=True):
     """Latest load or bench progress, for whoever looks."""
     facts: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
     """Provenance: versions, argv, GPUs, client lag."""
+
+
+class HostRequestRow(SQLModel, table=True):
+    """What somebody wants done on a host: the host's worker does it, and writes down the answer."""
+
+    __tablename__ = "host_requests"
+    __table_args__ = (
+        Index("ix_host_requests_waiting", "host_id", "status", "id"),
+        CheckConstraint("status IN ('queued', 'running', 'finished')", name="status"),
+        {"sqlite_autoincrement": True},
+    )
+
+    id: int | None = Field(default=None, primary_key=True)
+    host_id: int = Field(foreign_key="hosts.id")
+    kind: str
+    """check, trust, install, rehearse."""
+    args: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    status: str = "queued"
+    ok: bool | None = None
+    answer: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    created_by: str
+    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    started_at: datetime | None = Field(default=None, sa_column=_time())
+    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    fence: int | None = None
+
+
+class InstallationRow(SQLModel, table=True):
+    """One row: which installation this database is, so that two of them on one host can be told apart."""
+
+    __tablename__ = "installation"
+
+    id: int | None = Field(default=None, primary_key=True)
+    service_id: str
 
 
 class DependencyRow(SQLModel, table=True):

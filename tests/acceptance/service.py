@@ -113,12 +113,11 @@ class Service:
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    argv = (entry / "cmdline").read_bytes().split(b"\0")
-                    environ = (entry / "environ").read_bytes()
+                    verb = (entry / "comm").read_text().strip().partition("expctl ")[2]
+                    if verb and str(self.data).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
+                        found[verb] = int(entry.name)
                 except OSError:
                     continue
-                if f"EXPCTL_DATA_DIR={self.data}\0".encode() in environ and b"expctl" in argv and b"EXPCTL_CHILD=1" in environ:
-                    found[argv[argv.index(b"expctl") + 1].decode()] = int(entry.name)
         return found
 
     def api(self, path: str) -> str:

@@ -69,9 +69,17 @@ class Launch:
     """How to start the engine. None of it for an engine that already serves."""
 
     argv: tuple[str, ...]
+    """Of a fork: what /proc is expected to show, and empty where that cannot be known beforehand."""
     env: dict[str, str] = field(repr=False)
     cwd: str | None
     port: int
+    user: str | None = None
+    """Who runs it; None: whoever the host runs things as, of a fork the original's user."""
+    fork: tuple[str, ...] | None = None
+    """The words of a fork's ExecStart, with `%` and `$` still alive; None where nothing is forked."""
+    changes: tuple[tuple[str, str | None, str | None], ...] = ()
+    """Of a fork: argument, before, after; None where it is not there."""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

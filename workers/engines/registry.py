@@ -9,17 +9,21 @@ from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.engine_spec import EndpointEngine as EndpointSpec
 from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.spec import Spec
+from workers.basecommand import BaseCommand
 from workers.engines.base import Engine, HostDefaults
 from workers.engines.command import CommandEngine
 from workers.engines.endpoint import EndpointEngine
 from workers.engines.vllm import VllmEngine
 
 
-def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str]) -> Engine:
-    """The engine that an experiment names. `environ` is where references such as env:VLLM_API_KEY are looked up."""
+def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str], base: BaseCommand | None = None) -> Engine:
+    """The engine that an experiment names. `environ` is where references such as env:VLLM_API_KEY are looked up.
+
+    `base` is the command line of the unit that the experiment forks; without it, such an engine cannot say how to start it.
+    """
     match spec.engine:
         case VllmSpec():
-            return VllmEngine(spec.engine, defaults, environ)
+            return VllmEngine(spec.engine, defaults, environ, base)
         case EndpointSpec():
             return EndpointEngine(spec.engine, environ)
         case CommandSpec():

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from service.domain.engine_spec import Speculative
 from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.errors import UsageError
-from service.domain.spec_base import ArgValue
 from service.domain.speculation import EngineCounters
+from workers.basecommand import BaseCommand
 from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.merging import Merged, Wanted, merge
 from workers.engines.prometheus import read_counters
 from workers.engines.readiness import probe
+from workers.engines.vllm_arguments import argument, speculative_json
 from workers.engines.vllm_log import VllmLoadLog
 
 
@@ -24,17 +24,22 @@ class VllmEngine:
     kind: str = "vllm"
     owns_process: bool = True
 
-    def __init__(self, spec: VllmSpec, defaults: HostDefaults, environ: Mapping[str, str]) -> None:
+    def __init__(self, spec: VllmSpec, defaults: HostDefaults, environ: Mapping[str, str], base: BaseCommand | None = None) -> None:
         self._spec = spec
         self._defaults = defaults
         self._environ = environ
+        self._base = base
 
     def launch(self) -> Launch:
         """Command line, environment and port. The API key travels in the environment, where `ps` does not show it."""
+        return self._rendered() if self._spec.from_unit is None else self._forked()
+
+    def _rendered(self) -> Launch:
+        """From the experiment's own keys alone."""
         spec = self._spec
         port = spec.port or self._defaults.experiment_port
         executable = spec.executable or self._defaults.executables.get("vllm", "vllm")
-        argv = [executable, "serve", spec.model]
+        argv = [executable, "serve", spec.model or ""]
         if spec.served_model_name is not None:
             argv += ["--served-model-name", spec.served_model_name]
         argv += ["--port", str(port)]
@@ -42,7 +47,41 @@ class VllmEngine:
             argv += argument(name, value)
         if spec.speculative is not None:
             argv += ["--speculative-config", speculative_json(spec.speculative)]
-        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port)
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+
+    def _forked(self) -> Launch:
+        """From the command line of an existing unit."""
+        merged, spec = self._merged(), self._spec
+        return Launch(
+            argv=merged.argv,
+            env=self._env(),
+            cwd=spec.cwd,
+            port=merged.port,
+            user=spec.user,
+            fork=merged.words,
+            changes=tuple((change.flag, change.before, change.after) for change in merged.changes),
+            warnings=merged.warnings,
+        )
+
+    def _merged(self) -> Merged:
+        spec = self._spec
+        if self._base is None:
+            raise UsageError(
+                f"the command line of {spec.from_unit} is not known here",
+                "it stands in the unit's files on the host",
+                "the worker of that host reads it when the experiment starts",
+            )
+        wanted = Wanted(
+            args=spec.args,
+            model=spec.model,
+            served_model_name=spec.served_model_name,
+            port=None if spec.keep_port else spec.port or self._defaults.experiment_port,
+            executable=spec.executable,
+            speculative=None if spec.speculative is None else speculative_json(spec.speculative),
+            own_api_key=spec.api_key is not None,
+            env=self._env(),
+        )
+        return merge(self._base, wanted)
 
     def load_log(self) -> LoadLog:
         """A fresh reader for vLLM's log."""
@@ -52,13 +91,13 @@ class VllmEngine:
         """The OpenAI base URL."""
         return f"{address.rstrip('/')}/v1"
 
-    def served_model(self, probe: Readiness) -> str:  # noqa: ARG002 - the seam's signature
-        """The id that was asked for."""
-        return self._spec.model_id
+    def served_model(self, probe: Readiness) -> str:
+        """The id that was asked for; where a unit's command line does not tell it, the only one that the server lists."""
+        return self._model_id() or (probe.models[0] if probe.models else "")
 
     def probe(self, address: str) -> Readiness:
         """Model listed, one token generated, version read."""
-        return probe(self.api_base(address), self._spec.model_id, self.headers())
+        return probe(self.api_base(address), self._model_id(), self.headers())
 
     def counters(self, address: str) -> Callable[[], EngineCounters | None]:
         """A reader of /metrics."""
@@ -67,6 +106,9 @@ class VllmEngine:
     def headers(self) -> dict[str, str]:
         """The API key as a header."""
         return bearer(resolve_api_key(self._spec.api_key, self._environ))
+
+    def _model_id(self) -> str:
+        return self._spec.model_id or self._merged().model_id
 
     def _env(self) -> dict[str, str]:
         spec = self._spec
@@ -84,27 +126,3 @@ class VllmEngine:
             env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
         key = resolve_api_key(spec.api_key, self._environ)
         return env if key is None else {**env, "VLLM_API_KEY": key}
-
-
-def argument(name: str, value: ArgValue) -> list[str]:
-    """One key of `engine.args` as command-line words: true --flag, false --no-flag, null nothing, dict or list JSON."""
-    dashes = "-" if len(name) == 1 else "--"
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        return [f"{dashes}{name}" if value else f"--no-{name}"]
-    text = compact_json(value) if isinstance(value, dict | list) else str(value)
-    # A value that begins with a dash would be taken for the next option.
-    return [f"{dashes}{name}={text}"] if text.startswith("-") and dashes == "--" else [f"{dashes}{name}", text]
-
-
-def speculative_json(speculative: Speculative) -> str:
-    """`--speculative-config` as written: our own keys where set, every other key as it is, null included."""
-    values = speculative.model_dump(mode="json")
-    own = type(speculative).model_fields
-    return compact_json({key: value for key, value in values.items() if value is not None or key not in own})
-
-
-def compact_json(value: object) -> str:
-    """JSON without blanks, as people write it on a command line."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

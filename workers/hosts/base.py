@@ -18,15 +18,45 @@ class UnitPhase(StrEnum):
 
 
 @dataclass(frozen=True)
+class UnitSource:
+    """An existing unit of a service manager, as its files and the manager have it: what may be forked or parked."""
+
+    name: str
+    files: tuple[tuple[str, str], ...]
+    """(path, text) of the unit's file, then of each drop-in, in the order in which they apply."""
+    sha256: str
+    """Over all files: a change of any of them changes it."""
+    properties: Mapping[str, str]
+    """As `systemctl show` gives them."""
+    live_argv: tuple[str, ...] = ()
+    """Of the running main process; empty where none runs."""
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Environment of the running main process, or of the files where none runs; values may be secrets."""
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Take an existing unit's whole definition, and only another command line."""
+
+    from_unit: str
+    words: tuple[str, ...]
+    """Words of ExecStart without quotes, but with `%` and `$` still alive: `%%` and `$$` stand for themselves."""
+
+
+@dataclass(frozen=True)
 class UnitDefinition:
     """What to run. `env` is added to the host's own environment; its values may be secrets and are not shown."""
 
     name: str
     argv: tuple[str, ...]
+    """Of a fork: what /proc is expected to show."""
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     user: str | None = None
     """Who runs it; None: whoever the host runs things as."""
+    fork: Fork | None = None
+    conflicts: tuple[str, ...] = ()
+    """Units that must not run beside it: whoever starts one of them ends this one."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +72,14 @@ class UnitState:
     """Exit status of the main process, where known."""
     signal: int | None = None
     """Signal that ended the main process, where known."""
+    result: str | None = None
+    """What the service manager says of the ending, such as exit-code, signal, oom-kill, timeout, start-limit-hit."""
+    restarts: int = 0
+    """How often the service manager has started it again by itself."""
     left_over_pids: tuple[int, ...] = ()
     """Processes of an ended unit that still live."""
+    boot_id: str | None = None
+    """Tells one boot of the host from another, where that was asked."""
     argv: tuple[str, ...] = ()
     """What the main process shows in /proc while it lives (a program may rewrite it, as vLLM does: `VLLM::APIServer`, and a
     script is shown with its interpreter); once it has ended, what was asked for."""
@@ -67,8 +103,26 @@ class PortOwner:
     command: str | None
     unit: str | None
     """Name of the unit of ours that the process belongs to, else None."""
+    service: str | None = None
+    """The service manager's unit that it belongs to, ours or not, where there is one."""
     shared: bool = False
     """True where sockets of several owners listen on the port; then one that is not ours is named, if there is one."""
+
+
+@dataclass(frozen=True)
+class ProcessInfo:
+    """What /proc says of a live process; None where it cannot be seen."""
+
+    pid: int
+    name: str | None = None
+    """Its title: the command line as it shows it (vLLM's says `VLLM::EngineCore`), else the name of its program."""
+    owner: str | None = None
+    unit: str | None = None
+    """The unit that it belongs to, a living one or one that has ended; None where it belongs to none."""
+    state: str | None = None
+    """One letter, such as R, S, D, Z."""
+    start_ticks: int | None = None
+    """With the pid, what tells this process from a later one. Without it no process is ever ended."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +134,8 @@ class GpuMemory:
     name: str
     used_mib: int | None
     total_mib: int | None
+    reserved_mib: int | None = None
+    """The driver's own share, which belongs to no process and is never free."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +144,17 @@ class GpuHolder:
 
     pid: int
     gpu_uuid: str
+    """Empty where the tool does not say on which GPU."""
     used_mib: int | None
     name: str | None
+    """None where the tool cannot name it: it has ended while its memory is still being given back, or it lives in another pid
+    namespace, and then its pid means another process here, or none."""
     owner: str | None
+    unit: str | None = None
+    """As in ProcessInfo; None where the tool cannot name the process."""
+    start_ticks: int | None = None
+    state: str | None = None
+    """Start and state of whoever has this pid here."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +169,18 @@ class GpuReading:
     why: str = ""
     no_gpus: bool = False
     """True where it is certain that this host has no GPU at all (no device node of any vendor)."""
+    warnings: tuple[str, ...] = ()
+    """What the tool complains of beside its answer."""
+
+
+@dataclass(frozen=True)
+class ShmUsage:
+    """Shared memory (/dev/shm), which NCCL and the engines' workers talk through."""
+
+    used_mib: int
+    total_mib: int
+    left_over: tuple[str, ...] = ()
+    """Files that engines of our own left there and that no living process maps, as far as that is known."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +202,24 @@ class Collected:
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class ParkedUnit:
+    """A unit of production as it was before it was stopped."""
+
+    name: str
+    sha256: str
+    live_argv: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RestoredUnit:
+    """What became of a unit of production."""
+
+    name: str
+    active: bool
+    message: str = ""
+
+
 class Host(Protocol):
     """A machine that experiments run on. Every call is short and may be repeated."""
 
@@ -133,17 +227,44 @@ class Host(Protocol):
     def name(self) -> str:
         """The name it is registered under."""
 
+    @property
+    def poll_s(self) -> float:
+        """How often it may be looked at, seconds: a look costs more from afar."""
+
+    @property
+    def outages(self) -> int:
+        """How often it was out of reach since this object was made: what was measured across an outage may not be believed."""
+
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""
 
     def units(self) -> tuple[UnitState, ...]:
         """Every unit of ours that this host knows, ended ones included."""
 
+    def running(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Which of these units, ours or not, live at this moment."""
+
+    def source(self, name: str) -> UnitSource:
+        """An existing unit, to be forked or parked. HostError where there is none, or no service manager."""
+
     def start_unit(self, definition: UnitDefinition) -> UnitState:
         """Start a unit that does not run. Raises HostError where that is not possible."""
 
     def stop_unit(self, name: str, grace_s: float = 15.0) -> UnitState:
         """End a unit and all its processes: TERM, then KILL after `grace_s`. Nothing to do is fine."""
+
+    @property
+    def run_as(self) -> str | None:
+        """The user that experiments run as; None where that is not known, and then no process counts as ours."""
+
+    def processes(self, pids: Sequence[int]) -> Mapping[int, ProcessInfo]:
+        """What is known of these processes; those that are gone are left out."""
+
+    def end_process(self, pid: int, start_ticks: int, why: str) -> bool:
+        """End one process that no unit has any more: TERM, then KILL. False: it was gone already.
+
+        HostError: unkillable_process where it survives KILL, permission_denied where it may not be ended.
+        """
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:
         """Whole log lines after `cursor` (None: from the start of the unit's present invocation)."""
@@ -153,6 +274,12 @@ class Host(Protocol):
 
     def gpus(self) -> GpuReading:
         """The GPUs, their memory and who holds it."""
+
+    def gpu_state(self) -> list[dict[str, str]]:
+        """Clocks, power, temperature and throttling a GPU, as the tool words them; empty where it does not say."""
+
+    def shm(self) -> ShmUsage | None:
+        """How full /dev/shm is; None where that is not known."""
 
     def facts(self) -> dict[str, object]:
         """Provenance: kernel, CPU, memory, driver, GPU names."""
@@ -168,6 +295,22 @@ class Host(Protocol):
         """
 
 
+class ProductionHost(Host, Protocol):
+    """A host that can park what serves on it, and that gives it back by itself when nobody is left who would."""
+
+    def arm(self, ttl_s: float, parked: Sequence[ParkedUnit] | None = None) -> None:
+        """Let the host restore production by itself after `ttl_s` seconds without another call.
+
+        `parked` is what to restore, given with the first call. DeadManFired where it has already done so.
+        """
+
+    def restore(self) -> tuple[RestoredUnit, ...]:
+        """End every unit of ours and start what was parked; may be repeated."""
+
+    def disarm(self, *, force: bool = False) -> None:
+        """Production is back: nothing is left to be restored. Refused while it is not active, unless forced."""
+
+
 class HostError(Exception):
     """The host could not do it. `reason` is a value of `service.domain.reasons.Reason`."""
 
@@ -175,3 +318,11 @@ class HostError(Exception):
         super().__init__(f"{reason}: {evidence}")
         self.reason = reason
         self.evidence = evidence
+
+
+class DeadManFired(HostError):
+    """The host gave production back by itself; `fired_at` is when, by the host's clock, and `why`."""
+
+    def __init__(self, reason: str, evidence: str, fired_at: str, why: str) -> None:
+        super().__init__(reason, evidence)
+        self.fired_at, self.why = fired_at, why

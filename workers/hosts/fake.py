@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from service.domain.reasons import Reason
-from workers.hosts.base import Collected, GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import (
+    Collected,
+    GpuReading,
+    HostError,
+    LogChunk,
+    PortOwner,
+    ProcessInfo,
+    ShmUsage,
+    UnitDefinition,
+    UnitPhase,
+    UnitSource,
+    UnitState,
+)
 
 FIRST_PID = 1000
 
@@ -19,6 +31,11 @@ class FakeHost:
     gpu_reading: GpuReading = field(default_factory=lambda: GpuReading(known=True, tool="none", no_gpus=True))
     gpu_readings: list[GpuReading] = field(default_factory=list)
     """Given one a call, in order, before `gpu_reading`."""
+    gpu_states: list[dict[str, str]] = field(default_factory=list)
+    shm_usage: ShmUsage | None = None
+    run_as: str | None = "expctl"
+    living: dict[int, ProcessInfo] = field(default_factory=dict)
+    """Processes beside those of the units."""
     port_owners: dict[int, PortOwner] = field(default_factory=dict)
     host_facts: dict[str, object] = field(default_factory=lambda: {"kernel": "fake"})
     collected: dict[str, Collected] = field(default_factory=dict)
@@ -27,6 +44,9 @@ class FakeHost:
     definitions: dict[str, UnitDefinition] = field(default_factory=dict)
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Lines of the present invocation."""
+    outages: int = 0
+    sources: dict[str, UnitSource] = field(default_factory=dict)
+    """Existing units that may be forked or parked."""
     calls: list[tuple[str, str]] = field(default_factory=list)
     """Every call: its name, and the unit or port it was about."""
     _failures: dict[str, list[HostError]] = field(default_factory=dict)
@@ -49,6 +69,36 @@ class FakeHost:
     def listen(self, name: str, port: int) -> None:
         """Let a unit own a port."""
         self.port_owners[port] = PortOwner(port, self.states[name].main_pid, name, name)
+
+    def processes(self, pids: Sequence[int]) -> Mapping[int, ProcessInfo]:
+        """Those that live."""
+        self._called("processes", ",".join(str(pid) for pid in pids))
+        return {pid: self.living[pid] for pid in pids if pid in self.living}
+
+    def end_process(self, pid: int, start_ticks: int, why: str) -> bool:  # noqa: ARG002 - the seam's signature
+        """End one at once: it holds no port and no GPU memory of `gpu_reading` any more."""
+        self._called("end_process", str(pid))
+        self.port_owners = {port: owner for port, owner in self.port_owners.items() if owner.pid != pid}
+        left = tuple(holder for holder in self.gpu_reading.holders if holder.pid != pid)
+        self.gpu_reading = replace(self.gpu_reading, holders=left)
+        return self.living.pop(pid, None) is not None
+
+    @property
+    def poll_s(self) -> float:
+        """As often as anyone likes."""
+        return 0.5
+
+    def running(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Which of these live."""
+        self._called("running", ",".join(names))
+        return tuple(name for name in names if self._state(name).phase == UnitPhase.ACTIVE)
+
+    def source(self, name: str) -> UnitSource:
+        """What was set for the name."""
+        self._called("source", name)
+        if name not in self.sources:
+            raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{name} is not known")
+        return self.sources[name]
 
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""
@@ -102,6 +152,16 @@ class FakeHost:
         """The next reading."""
         self._called("gpus", "")
         return self.gpu_readings.pop(0) if self.gpu_readings else self.gpu_reading
+
+    def gpu_state(self) -> list[dict[str, str]]:
+        """What was set."""
+        self._called("gpu_state", "")
+        return self.gpu_states
+
+    def shm(self) -> ShmUsage | None:
+        """What was set."""
+        self._called("shm", "")
+        return self.shm_usage
 
     def facts(self) -> dict[str, object]:
         """What was set."""

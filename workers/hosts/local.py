@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import pwd
 import signal
-import subprocess
-import sys
 import time
-import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from service.domain.reasons import Reason
-from workers.hosts import supervise
-from workers.hosts.base import Collected, GpuReading, HostError, LogChunk, PortOwner, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import (
+    Collected,
+    GpuReading,
+    HostError,
+    LogChunk,
+    PortOwner,
+    ProcessInfo,
+    ShmUsage,
+    UnitDefinition,
+    UnitPhase,
+    UnitSource,
+    UnitState,
+)
 from workers.hosts.collecting import collect
-from workers.hosts.gpus import NvidiaSmi
+from workers.hosts.ending import describe_processes, end_process
+from workers.hosts.gpus import GpuTools
+from workers.hosts.local_transport import LocalTransport
 from workers.hosts.logs import read_chunk
 from workers.hosts.machine import machine_facts
 from workers.hosts.ports import listening_inodes, socket_owners
-from workers.hosts.process import Process, all_processes, command_line, describe, environment_value, read_process, same_process, send_signal
+from workers.hosts.process import Process, all_processes, command_line, describe, own_user, read_process, same_process, send_signal
+from workers.hosts.shm import shm_usage
+from workers.hosts.spawning import spawn
 from workers.hosts.units import (
     ExitRecord,
     UnitFolder,
@@ -31,15 +40,12 @@ from workers.hosts.units import (
     difference,
     main_by_marker,
     members,
-    order_of,
     os_errors,
-    reason_of_errno,
+    unit_of,
 )
 
 POLL_S = 0.05
 SETTLE_S = 1.0
-OWN_SETTINGS = "EXPCTL_"
-"""Variables of the worker itself, its token among them: not the engine's business."""
 
 
 class LocalHost:
@@ -59,7 +65,8 @@ class LocalHost:
         self._name = name
         self._data = data_dir.resolve()
         self._units = self._data / "units"
-        self._gpus = NvidiaSmi(nvidia_smi, gpu_timeout_s, devices)
+        self._transport = LocalTransport()
+        self._gpus = GpuTools(self._transport, nvidia_smi, timeout_s=gpu_timeout_s, devices=str(devices))
         self._start_timeout_s = start_timeout_s
         self._kill_timeout_s = kill_timeout_s
 
@@ -67,6 +74,29 @@ class LocalHost:
     def name(self) -> str:
         """The name it is registered under."""
         return self._name
+
+    @property
+    def run_as(self) -> str:
+        """Everything runs as the worker's own user."""
+        return own_user()
+
+    @property
+    def poll_s(self) -> float:
+        """A look costs little here."""
+        return 0.5
+
+    @property
+    def outages(self) -> int:
+        """One cannot be out of one's own reach."""
+        return 0
+
+    def running(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Which of these live; without a service manager only units of ours can."""
+        return tuple(name for name in names if self.unit(name).phase == UnitPhase.ACTIVE)
+
+    def source(self, name: str) -> UnitSource:
+        """There is no service manager here to ask."""
+        raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{name} cannot be forked: this host keeps plain processes, not systemd units")
 
     def unit(self, name: str) -> UnitState:
         """Observe a unit by its recorded pid and start time."""
@@ -91,7 +121,7 @@ class LocalHost:
         if not definition.argv:
             raise HostError(Reason.UNIT_SYNTAX, f"{definition.name} has nothing to run")
         if definition.user is not None and not _is_own_user(definition.user):
-            who = f"{definition.name} is to run as {definition.user}, but this host runs everything as {_own_user()}"
+            who = f"{definition.name} is to run as {definition.user}, but this host runs everything as {own_user()}"
             raise HostError(Reason.PERMISSION_DENIED, who)
         folder = UnitFolder(self._units, definition.name)
         with folder.locked(self._start_timeout_s) as lock, os_errors():
@@ -105,7 +135,7 @@ class LocalHost:
             if state.left_over_pids:
                 pids = ", ".join(str(pid) for pid in state.left_over_pids)
                 raise HostError(Reason.ORPHAN_PROCESS, f"processes of an earlier start of {definition.name} still live: {pids}")
-            self._spawn(folder, definition, lock)
+            spawn(folder, definition, lock, self._start_timeout_s)
         return self.unit(definition.name)
 
     def stop_unit(self, name: str, grace_s: float = 15.0) -> UnitState:
@@ -123,6 +153,14 @@ class LocalHost:
                 raise HostError(Reason.UNKILLABLE_PROCESS, f"still there after SIGKILL: {describe(survivors)}")
             self._await_ending(folder)
         return self.unit(name)
+
+    def processes(self, pids: Sequence[int]) -> Mapping[int, ProcessInfo]:
+        """What /proc says of these processes; those that are gone are left out."""
+        return describe_processes(pids, self._units)
+
+    def end_process(self, pid: int, start_ticks: int, why: str) -> bool:  # noqa: ARG002 - the seam's signature
+        """End one process of our own user, by its pid and start time."""
+        return end_process(pid, start_ticks, kill_timeout_s=self._kill_timeout_s)
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:
         """Whole log lines after `cursor`; None reads from the start of the present invocation."""
@@ -147,11 +185,19 @@ class LocalHost:
 
     def gpus(self) -> GpuReading:
         """The GPUs, their memory and who holds it."""
-        return self._gpus.read()
+        return self._gpus.read(self.processes)
+
+    def gpu_state(self) -> list[dict[str, str]]:
+        """Clocks, power, temperature and throttling a GPU, as the tool words them."""
+        return self._gpus.state()
+
+    def shm(self) -> ShmUsage | None:
+        """How full /dev/shm is."""
+        return shm_usage()
 
     def facts(self) -> dict[str, object]:
         """Kernel, processor, memory, driver, GPUs and their state."""
-        return machine_facts(self._gpus)
+        return machine_facts(self._transport, self._gpus)
 
     def work_folder(self, name: str) -> str:
         """`work`/<unit> in the data folder, made where it is missing."""
@@ -214,28 +260,6 @@ class LocalHost:
                 return (ending if watched else folder.ending(record)), found
             time.sleep(POLL_S / 10)
 
-    def _spawn(self, folder: UnitFolder, definition: UnitDefinition, lock: int) -> None:
-        log = folder.path / "log"
-        log_start = log.stat().st_size if log.exists() else 0
-        order = order_of(definition, uuid.uuid4().hex, log, log_start)
-        command = [sys.executable, "-I", "-S", supervise.__file__, str(folder.path), str(lock)]
-        try:
-            done = subprocess.run(  # noqa: S603 - our own file
-                command,
-                input=json.dumps(order).encode(),
-                capture_output=True,
-                timeout=self._start_timeout_s,
-                check=False,
-                env={key: value for key, value in os.environ.items() if not key.startswith(OWN_SETTINGS)},
-                pass_fds=(lock,),
-                start_new_session=True,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise HostError(
-                Reason.REMOTE_COMMAND_FAILED, f"{definition.name} was not started within {self._start_timeout_s:.0f} s"
-            ) from error
-        _check_report(done.stdout, done.stderr)
-
     def _until_gone(self, folder: UnitFolder, within_s: float, act: Callable[[Process], None]) -> bool:
         deadline = time.monotonic() + within_s
         while True:
@@ -269,34 +293,15 @@ class LocalHost:
 
     def _port_owner(self, port: int, pids: list[int]) -> PortOwner:
         for pid in pids:
-            unit = self._unit_of(pid)
+            unit = unit_of(self._units, pid)
             if unit is not None:
                 return PortOwner(port, pid, " ".join(command_line(pid)), unit)
         pid_or_none = pids[0] if pids else None
         return PortOwner(port, pid_or_none, " ".join(command_line(pids[0])) if pids else None, None)
 
-    def _unit_of(self, pid: int) -> str | None:
-        table = all_processes()
-        marked = (environment_value(pid, supervise.MARKER) or "").rpartition(":")[0]
-        # The marker only says where to look first; whoever is not in the unit's own record is not of the unit.
-        for name in sorted(self._names(), key=lambda name: name != marked):
-            folder = UnitFolder(self._units, name)
-            record = folder.record()
-            ending = folder.ending(record) if record is not None else None
-            if any(process.pid == pid for process in members(record, ending, table)):
-                return name
-        return None
-
-
-def _own_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:  # as in a container with a made-up user
-        return str(os.geteuid())
-
 
 def _is_own_user(user: str) -> bool:
-    return user in {_own_user(), str(os.geteuid())}
+    return user in {own_user(), str(os.geteuid())}
 
 
 def _pids(processes: list[Process]) -> tuple[int, ...]:
@@ -318,14 +323,3 @@ def _reap(record: UnitRecord) -> None:
     if supervisor is not None and not supervisor.alive and supervisor.start_ticks == record.supervisor_ticks:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(supervisor.pid, os.WNOHANG)
-
-
-def _check_report(out: bytes, err: bytes) -> None:
-    try:
-        report: dict[str, Any] = json.loads(out)
-    except ValueError as error:
-        said = err.decode("utf-8", "replace").strip()[-500:]
-        raise HostError(Reason.REMOTE_COMMAND_FAILED, f"the supervisor did not report; it said: {said}") from error
-    if not report["ok"]:
-        full = reason_of_errno(report.get("errno"))
-        raise HostError(full if full == Reason.DISK_FULL else Reason.EXEC_FAILED, str(report["error"]))

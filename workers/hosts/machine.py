@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from pathlib import Path
+import re
 
-from workers.hosts.gpus import NvidiaSmi
-from workers.hosts.supervise import boot_id
+from workers.hosts.gpus import GpuTools
+from workers.hosts.transport import Transport
+
+_KERNEL = ("hostname", "osrelease", "random/boot_id")
+_PROCESSOR = re.compile(r"^model name\s*:\s*(.+)$", re.MULTILINE)
+_MEMORY = re.compile(r"^MemTotal:\s+(\d+) kB$", re.MULTILINE)
 
 
-def machine_facts(gpus: NvidiaSmi) -> dict[str, object]:
+def machine_facts(transport: Transport, gpus: GpuTools) -> dict[str, object]:
     """Kernel, processor, memory, GPUs and their state; what cannot be read is None."""
-    reading = gpus.read()
+    kernel = _printed(transport, "cat", *(f"/proc/sys/kernel/{name}" for name in _KERNEL)).split()
+    hostname, release, boot_id = kernel if len(kernel) == len(_KERNEL) else (None, None, None)
+    processor = _PROCESSOR.search(_printed(transport, "grep", "-m", "1", "^model name", "/proc/cpuinfo"))
+    memory = _MEMORY.search(_printed(transport, "grep", "MemTotal", "/proc/meminfo"))
+    cpus = _printed(transport, "nproc", "--all").strip()
     return {
-        "hostname": platform.node(),
-        "kernel": platform.release(),
-        "boot_id": boot_id(),
-        "cpu_model": _field(Path("/proc/cpuinfo"), "model name"),
-        "cpus": os.cpu_count(),
-        "memory_mib": _memory_mib(),
-        "driver": reading.driver,
-        "gpu_names": [gpu.name for gpu in reading.gpus],
-        "gpu_uuids": [gpu.uuid for gpu in reading.gpus],
-        "gpu_state": gpus.state() if reading.gpus else [],
-        "gpus_known": reading.known,
+        "hostname": hostname,
+        "kernel": release,
+        "boot_id": boot_id,
+        "cpu_model": processor[1].strip() if processor else None,
+        "cpus": int(cpus) if cpus.isdecimal() else None,
+        "memory_mib": int(memory[1]) // 1024 if memory else None,
+        **gpus.facts(),
     }
 
 
-def _field(path: Path, key: str) -> str | None:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key), None)
-
-
-def _memory_mib() -> int | None:
-    total = _field(Path("/proc/meminfo"), "MemTotal")
-    return int(total.split()[0]) // 1024 if total else None
+def _printed(transport: Transport, *argv: str) -> str:
+    """Empty where the command failed: a fact that is missing is no reason to stop."""
+    done = transport.run(argv)
+    return done.stdout.decode("utf-8", "replace") if done.ok else ""

@@ -110,6 +110,14 @@ def owner(pid: int) -> str | None:
         return str(uid)
 
 
+def own_user() -> str:
+    """Name of the user that this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # as in a container with a made-up user
+        return str(os.geteuid())
+
+
 def send_signal(process: Process, number: signal.Signals) -> None:
     """Signal exactly this process: never another one that has its pid by now.
 

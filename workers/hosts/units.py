@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from service.domain.reasons import Reason
 from workers.hosts.base import HostError, UnitDefinition
-from workers.hosts.process import Process, descendants, environment_value, same_process
+from workers.hosts.process import Process, all_processes, descendants, environment_value, same_process
 from workers.hosts.supervise import MARKER, boot_id
 
 UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,200}")
@@ -199,6 +199,23 @@ def main_by_marker(record: UnitRecord, table: dict[int, Process]) -> Process | N
     """The main process of a start that was cut before its pid was written: it leads a session and carries the marker."""
     marker = f"{record.name}:{record.invocation_id}"
     return next((p for p in table.values() if p.session == p.pid and environment_value(p.pid, MARKER) == marker), None)
+
+
+def unit_of(units: Path, pid: int) -> str | None:
+    """The unit that a process belongs to; None where it belongs to none."""
+    table = all_processes()
+    names = sorted(entry.name for entry in units.iterdir()) if units.is_dir() else []
+    marked = (environment_value(pid, MARKER) or "").rpartition(":")[0]
+    # The marker only says where to look first; whoever is not in the unit's own record is not of the unit.
+    for name in sorted(names, key=lambda name: name != marked):
+        folder = UnitFolder(units, name)
+        record = folder.record()
+        ending = folder.ending(record) if record is not None else None
+        if name != marked and ending is not None and ending.drained:
+            continue  # of such a unit only processes with its marker are left, and there may be hundreds of them
+        if any(process.pid == pid for process in members(record, ending, table)):
+            return name
+    return None
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ GPU_FIELDS: dict[str, Field] = {
     "persistence_mode": ("", lambda _gpu, _: "Enabled"),
     "mig.mode.current": ("", lambda _gpu, _: "Disabled"),
     "pstate": ("", lambda gpu, held: "P1" if _busy(gpu, held) else "P8"),
+    "ecc.mode.current": ("", lambda _gpu, _: "Enabled"),
     "ecc.errors.uncorrected.volatile.total": ("", lambda _gpu, _: "0"),
     "memory.total": ("MiB", lambda _gpu, _: str(TOTAL_MIB)),
     "memory.used": ("MiB", lambda gpu, held: str(used_mib(held, gpu))),
@@ -39,6 +40,14 @@ GPU_FIELDS: dict[str, Field] = {
     "temperature.gpu": ("", lambda gpu, held: str((58 if _busy(gpu, held) else 31) + gpu % 3)),
     "power.draw": ("W", lambda gpu, held: "301.40" if _busy(gpu, held) else "14.62"),
     "power.limit": ("W", lambda _gpu, _: "600.00"),
+    "clocks.sm": ("MHz", lambda gpu, held: "2422" if _busy(gpu, held) else "180"),
+    "clocks.mem": ("MHz", lambda gpu, held: "13365" if _busy(gpu, held) else "405"),
+    "clocks.max.sm": ("MHz", lambda _gpu, _: "3090"),
+    "clocks_event_reasons.active": ("", lambda gpu, held: "0x0000000000000000" if _busy(gpu, held) else "0x0000000000000001"),
+    "clocks_event_reasons_counters.sw_power_cap": ("us", lambda _gpu, _: "0"),
+    "clocks_event_reasons_counters.sw_thermal_slowdown": ("us", lambda _gpu, _: "0"),
+    "clocks_event_reasons_counters.hw_thermal_slowdown": ("us", lambda _gpu, _: "0"),
+    "clocks_event_reasons_counters.hw_power_brake_slowdown": ("us", lambda _gpu, _: "0"),
 }
 APP_FIELDS: dict[str, tuple[str, Callable[[int, Holding], str]]] = {
     "gpu_uuid": ("", lambda gpu, _: gpu_uuid(gpu)),

@@ -32,6 +32,14 @@ class Cancelled(Exception):
     """A person asked for an end."""
 
 
+class ShiftOver(Exception):
+    """The host is wanted back before the experiment is done; the reason's rule says whether it is queued again."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail = reason, detail
+
+
 class HandOver(Exception):
     """This worker was asked to go: leave the unit running for the next one."""
 
@@ -57,6 +65,9 @@ class Recorder(Protocol):
 
     def invocation(self) -> str | None:
         """The invocation id that the launch step recorded."""
+
+    def launched(self) -> dict[str, Any]:
+        """Evidence of the launch step; empty before it."""
 
     def since_launch_s(self) -> float:
         """Seconds since the launch step began, also across workers."""
@@ -106,26 +117,62 @@ class StepContext:
     engine: Engine
     recorder: Recorder
     clock: Clock
+    production: tuple[str, ...] = ()
+    """Units that serve here by day and are parked now; whoever starts one of them ends ours."""
+    run_as: str | None = None
+    """Who runs rendered units; None: whoever the host runs things as."""
 
     def living_unit(self) -> UnitState | None:
         """The unit as recorded at launch, alive; StepFailed if it is gone or another one. None for an endpoint."""
         if not self.engine.owns_process:
             return None
+        state = self.observed()
+        if state.phase != UnitPhase.ACTIVE:
+            reason, why = why_ended(self, state)
+            raise StepFailed(reason or Reason.ENGINE_DEAD, why, last_words(self))
+        return state
+
+    def observed(self) -> UnitState:
+        """The unit, living or not; StepFailed where nothing is known of it, or where it lives and is not the one that was launched."""
         state = self.host.unit(self.unit)
         if state.phase == UnitPhase.UNKNOWN:
             raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {self.unit} could not be read")
-        if state.phase != UnitPhase.ACTIVE:
-            raise StepFailed(Reason.ENGINE_DEAD, f"{self.unit} is {state.phase}{ending(state)}", last_words(self))
-        if state.invocation_id != self.recorder.invocation():
+        if state.phase == UnitPhase.ACTIVE and (state.invocation_id != self.recorder.invocation() or state.restarts):
             raise StepFailed(Reason.SERVER_RESTARTED_DURING_RUN, f"{self.unit} was started again by somebody else")
         return state
 
 
+RESULTS = {
+    "oom-kill": Reason.HOST_OUT_OF_MEMORY,
+    "timeout": Reason.SYSTEMD_START_TIMEOUT,
+    "start-limit-hit": Reason.CRASH_LOOP,
+    "resources": Reason.EXEC_FAILED,
+}
+"""What systemd's own word for an ending means. Others (exit-code, signal) leave it to the engine's log."""
+
+NOT_STARTED = frozenset({126, 127, 200, 203, 216, 217})
+"""The shell's and systemd's exit statuses where the program could not be started (no folder, no program, no such group or user)."""
+
+
+def why_ended(ctx: StepContext, state: UnitState) -> tuple[Reason | None, str]:
+    """Why a unit that was launched does not live, as far as the host knows better than the engine's log; and how, in words."""
+    how = f"{ctx.unit} is {state.phase}{ending(state)}"
+    booted = ctx.recorder.launched().get("boot_id")
+    if booted is not None and state.boot_id is not None and booted != state.boot_id:
+        return Reason.HOST_REBOOTED, f"{how}: the host was rebooted since it was started"
+    started = ctx.host.running(ctx.production) if ctx.production else ()
+    if started:
+        return Reason.PRODUCTION_STARTED_BY_HAND, f"{how}: {', '.join(started)} was started, which ends it"
+    reason = RESULTS.get(state.result or "")
+    return reason or (Reason.EXEC_FAILED if state.exit_status in NOT_STARTED else None), how
+
+
 def ending(state: UnitState) -> str:
     """How a unit ended, in words."""
+    said = f", {state.result}" if state.result not in {None, "success", "exit-code", "signal"} else ""
     if state.signal is not None:
-        return f" (signal {state.signal})"
-    return "" if state.exit_status is None else f" (exit status {state.exit_status})"
+        return f" (signal {state.signal}{said})"
+    return (f" ({said.removeprefix(', ')})" if said else "") if state.exit_status is None else f" (exit status {state.exit_status}{said})"
 
 
 def follow_log(ctx: StepContext) -> tuple[str, ...]:

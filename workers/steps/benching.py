@@ -15,7 +15,10 @@ def bench_target(ctx: StepContext) -> Target:
     """Base URL, model and headers. A measurement taken up again asks the server anew which model it serves."""
     readiness = ctx.engine.probe(ctx.address)
     if not readiness.ready:
+        # This waits for a host that cannot be reached, and then it is worth asking again.
         ctx.living_unit()
+        readiness = ctx.engine.probe(ctx.address)
+    if not readiness.ready:
         raise StepFailed(
             readiness.reason or Reason.ENGINE_UNRESPONSIVE, f"{ctx.address} no longer serves: {readiness.detail}", readiness.detail
         )

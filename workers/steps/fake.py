@@ -149,6 +149,7 @@ class FakeRecorder:
     unit: str | None = None
     invocation_id: str | None = None
     launched_s_ago: float = 0.0
+    launch_evidence: dict[str, Any] = field(default_factory=dict)
     """How long before the clock's zero launch began, in another worker."""
     log: list[str] = field(default_factory=list)
     log_cursor: str | None = None
@@ -197,6 +198,10 @@ class FakeRecorder:
         self.evidence |= evidence or {}
         self.unit = unit or self.unit
         self.invocation_id = invocation_id or self.invocation_id
+
+    def launched(self) -> dict[str, Any]:
+        """What launch noted."""
+        return self.launch_evidence
 
     def invocation(self) -> str | None:
         """What launch recorded."""

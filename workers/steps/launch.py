@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain.reasons import Reason
-from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import Fork, HostError, UnitDefinition, UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed
 
 
@@ -13,12 +13,29 @@ def launch(ctx: StepContext) -> None:
     if wanted is None:
         ctx.recorder.note(evidence={"launched": "nothing: the endpoint serves already"})
         return
-    definition = UnitDefinition(name=ctx.unit, argv=wanted.argv, env=wanted.env, cwd=wanted.cwd)
+    from_unit = getattr(ctx.spec.engine, "from_unit", None)
+    definition = UnitDefinition(
+        name=ctx.unit,
+        argv=wanted.argv,
+        env=wanted.env,
+        cwd=wanted.cwd,
+        user=wanted.user or (None if from_unit else ctx.run_as),
+        fork=None if wanted.fork is None else Fork(str(from_unit), wanted.fork),
+        conflicts=ctx.production,
+    )
     state = _as_recorded(ctx) or _start(ctx, definition)
     ctx.recorder.note(
         unit=ctx.unit,
         invocation_id=state.invocation_id,
-        evidence={"argv": list(wanted.argv), "pid": state.main_pid, "port": wanted.port, "seen_argv": list(state.argv)},
+        evidence={
+            "argv": list(wanted.argv),
+            "pid": state.main_pid,
+            "port": wanted.port,
+            "seen_argv": list(state.argv),
+            "boot_id": state.boot_id,
+            "from_unit": from_unit,
+            "changes": [list(change) for change in wanted.changes],
+        },
     )
 
 

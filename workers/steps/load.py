@@ -9,15 +9,17 @@ from typing import Any
 from service.domain.reasons import Reason
 from workers.engines.base import LoadLog, LoadProgress, Readiness
 from workers.hosts.base import PortOwner, UnitPhase
-from workers.steps.base import StepContext, StepFailed, ending, follow_log
+from workers.steps.base import StepContext, StepFailed, follow_log, why_ended
 
-POLL_S = 0.5
 ENDPOINT_PATIENCE_S = 30.0
 """How long an endpoint, which should serve already, may keep us waiting."""
 GPU_LOOK_S = 30.0
 """How often a load that says nothing has its GPU memory looked at, where the limit is not shorter."""
 MOVED_MIB = 16
 """Less than this is no sign that weights arrive."""
+
+OUTSIDE = frozenset({Reason.HOST_REBOOTED, Reason.PRODUCTION_STARTED_BY_HAND, Reason.HOST_OUT_OF_MEMORY})
+"""What ended the engine from outside: its log can only tell what that looked like from within."""
 
 IDLE_TALK = re.compile(
     r"No available shared memory broadcast block found"  # waits for a process that may hang
@@ -51,7 +53,7 @@ def load(ctx: StepContext) -> None:
             _remember(ctx, progress, readiness)
             return
         _give_up_where_due(ctx, watch, progress, readiness)
-        ctx.clock.wait(POLL_S)
+        ctx.clock.wait(ctx.host.poll_s)
 
 
 def _read_log(ctx: StepContext, reader: LoadLog, before: LoadProgress, watch: _Watch) -> LoadProgress:
@@ -73,17 +75,14 @@ def _shown(progress: LoadProgress) -> dict[str, Any]:
 def _still_running(ctx: StepContext, reader: LoadLog) -> None:
     if not ctx.engine.owns_process:
         return
-    state = ctx.host.unit(ctx.unit)
-    if state.phase == UnitPhase.UNKNOWN:
-        raise StepFailed(Reason.REMOTE_COMMAND_FAILED, f"the state of {ctx.unit} could not be read")
+    state = ctx.observed()
     if state.phase == UnitPhase.ACTIVE:
-        if state.invocation_id != ctx.recorder.invocation():
-            raise StepFailed(Reason.SERVER_RESTARTED_DURING_RUN, f"{ctx.unit} was started again by somebody else")
         return
     progress = reader.feed(follow_log(ctx))
     last = next((line for line in reversed(list(ctx.recorder.copied_log())) if line.strip()), "")
-    reason = progress.reason or (Reason.EXEC_FAILED if state.exit_status == 127 else Reason.ENGINE_DEAD)  # noqa: PLR2004 - the shell's status for it
-    raise StepFailed(reason, f"{ctx.unit} ended{ending(state)} while loading", progress.evidence or last)
+    known, how = why_ended(ctx, state)
+    reason = known if known in OUTSIDE else progress.reason or known or Reason.ENGINE_DEAD
+    raise StepFailed(reason, f"{how} while loading", progress.evidence or last)
 
 
 def _probe(ctx: StepContext) -> Readiness | None:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from service.domain.measurement import RequestResult
+from service.domain.reasons import Reason
+from service.domain.speculation import EngineCounters
 from workers.bench.prompts import resolve
-from workers.bench.run import run_phase_blocking
-from workers.steps.base import StepContext
+from workers.bench.run import PhaseRun, run_phase_blocking
+from workers.bench.target import Target
+from workers.steps.base import StepContext, StepFailed
 from workers.steps.benching import bench_target, keep_watch
+
+MOST_OUTAGES = 2
+"""How often a level is measured again because the host was out of reach meanwhile."""
 
 
 def measure(ctx: StepContext) -> None:
@@ -16,15 +24,28 @@ def measure(ctx: StepContext) -> None:
     for level in ctx.spec.bench.concurrency:
         if level in ctx.recorder.measured_levels():
             continue
-        ctx.recorder.check()
-        ctx.living_unit()
-        phase = ctx.recorder.begin_phase("measured", level)
-        keep = _Keeper(ctx, phase, level)
-        run = run_phase_blocking(target, ctx.spec.bench, level, counters=counters, on_request=keep, should_stop=keep_watch(ctx))
-        # The same process must have served all of it, or the numbers belong to two servers.
-        ctx.living_unit()
+        for again in range(MOST_OUTAGES + 1):
+            lost_before = ctx.host.outages
+            phase, run = _one_level(ctx, target, counters, level)
+            if ctx.host.outages == lost_before:
+                break
+            ctx.recorder.note(evidence={f"outages@{level}": again + 1})
+        else:
+            raise StepFailed(Reason.CONNECTION_LOST, f"the host was lost in each of {MOST_OUTAGES + 1} measurements at concurrency {level}")
         ctx.recorder.end_phase(phase, run.result.summary, run.result.speculation)
         ctx.recorder.facts({f"loop_lag_ms_p99@{level}": run.loop_lag_ms_p99})
+
+
+def _one_level(ctx: StepContext, target: Target, counters: Callable[[], EngineCounters | None], level: int) -> tuple[int, PhaseRun]:
+    """Measure one level; its number in the record stays open, so that what an outage has spoilt can be measured again."""
+    ctx.recorder.check()
+    ctx.living_unit()
+    phase = ctx.recorder.begin_phase("measured", level)
+    keep = _Keeper(ctx, phase, level)
+    run = run_phase_blocking(target, ctx.spec.bench, level, counters=counters, on_request=keep, should_stop=keep_watch(ctx))
+    # The same process must have served all of it, or the numbers belong to two servers.
+    ctx.living_unit()
+    return phase, run
 
 
 class _Keeper:

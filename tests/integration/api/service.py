@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import httpx
+from fastapi import FastAPI
 
 from service.api.app import create_app
 from service.domain.measurement import Distribution, PhaseSummary, RequestResult
@@ -31,9 +32,9 @@ class Api:
         self.database = database
         self.app = create_app(database)
 
-    def ask(self, method: str, path: str, **kwargs: Any) -> httpx.Response:
+    def ask(self, method: str, path: str, *, app: FastAPI | None = None, **kwargs: Any) -> httpx.Response:
         async def asked() -> httpx.Response:
-            transport = httpx.ASGITransport(app=self.app, raise_app_exceptions=False)
+            transport = httpx.ASGITransport(app=app or self.app, raise_app_exceptions=False)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await client.request(method, path, **kwargs)
 

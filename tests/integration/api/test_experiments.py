@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from sqlmodel import select
 
 from service.domain.reasons import Reason
 from service.domain.status import Outcome, StepName
 from service.store import experiments, hosts
+from service.store.tables import HostRow
 from tests.integration.api.service import Api, Hands, problem, spec
 
 
@@ -41,13 +45,23 @@ def test_nobody_named_is_anonymous(api: Api) -> None:
         ({"nam": "x"}, "unknown key nam at the top; did you mean name?"),
         ({"bench": {"concurency": [1]}}, "unknown key concurency in bench; did you mean concurrency?"),
         ({"engine": {"kind": "vllm", "model": "m", "arg": {}}}, "unknown key arg in engine; did you mean args?"),
-        ({"priority": "5"}, "priority: Input should be a valid integer (it is '5')"),
+        ({"priority": "5"}, "priority: must be a whole number (it is '5')"),
         ({"engine": {"kind": "vllm", "model": "m", "api_key": "sk"}}, "engine.api_key: write a reference such as env:VLLM_API_KEY"),
-        ({"bench": {"repeat": 0}}, "bench.repeat: Input should be greater than or equal to 1 (it is 0)"),
+        ({"bench": {"repeat": 0}}, "bench.repeat: must be 1 or more (it is 0)"),
         ({"baseline": 77}, "baseline 77 does not exist"),
         ({"baseline": 2**70}, f"baseline {2**70} does not exist"),
         ({"after": [-1]}, "after: -1 does not exist"),
         ({"after": [2**40]}, f"after: {2**40} does not exist"),
+        ({"name": " "}, "name: must be one line of text with something to see in it (it is ' ')"),
+        ({"name": "a\nb"}, "name: must be one line of text with something to see in it"),
+        ({"not_before": "25:00"}, "not_before: write a time such as 22:00 or 2026-12-01T22:00 (it is '25:00')"),
+        ({"engine": {"kind": "endpoint", "base_url": "x"}}, "engine.base_url: write it like http://127.0.0.1:8000/v1 (it is 'x')"),
+        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": math.nan}}}, "engine.args.a: nan is no number that could be passed on"),
+        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": [-math.inf]}}}, "engine.args.a.0: -inf is no number"),
+        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": 2**64}}}, "engine.args.a: has more than 64 bits"),
+        ({"engine": {"kind": "vllm", "model": "m", "speculative": {"x": {"y": math.inf}}}}, "engine.speculative.x.y: inf is no number"),
+        ({"bench": {"extra_body": {"seed": -(2**63) - 1}}}, "bench.extra_body.seed: has more than 64 bits"),
+        ({"bench": {"prompts": [{"id": "a", "messages": [{"x": math.nan}]}]}}, "bench.prompts.0.messages.0.x: nan is no number"),
         ({"name": "\ud800"}, "the request: '\\ud800' holds a NUL or half a character"),
     ],
 )
@@ -90,11 +104,31 @@ def test_nested_without_end_is_refused(api: Api, headers: dict[str, str]) -> Non
     assert found["title"] == "the request is nested too deeply"
 
 
-@pytest.mark.parametrize(("sent", "what"), [("{", "body.1: JSON decode error"), ("", "body: Field required")])
+@pytest.mark.parametrize(
+    ("sent", "what"), [("{", "body.1: is not JSON: Expecting property name enclosed in double quotes"), ("", "body: is missing")]
+)
 def test_a_body_that_is_no_json(api: Api, sent: str, what: str) -> None:
     found = problem(api.post_text("/v1/experiments", sent), 422, "invalid-input")
     assert found["detail"] == what
-    assert found["errors"] == [dict(zip(("where", "what"), what.split(": "), strict=True))]
+    assert found["errors"] == [dict(zip(("where", "what"), what.split(": ", 1), strict=True))]
+
+
+@pytest.mark.parametrize("body", [b'{"name": ' + b"9" * 5000 + b"}", b'{"name": "\xff"}'])
+def test_a_body_that_cannot_be_read(api: Api, body: bytes) -> None:
+    answer = api.ask("POST", "/v1/experiments", content=body, headers={"content-type": "application/json"})
+    assert problem(answer, 422, "invalid-input")["title"] == "the request's body cannot be read"
+
+
+def test_the_largest_numbers_that_programs_know_are_passed_on(api: Api) -> None:
+    args = {"a": 2**64 - 1, "b": -(2**63)}
+    made = api.submit(engine={"kind": "vllm", "model": "m", "args": args})
+    assert made["spec"]["engine"]["args"] == args
+
+
+def test_half_a_character_is_refused_with_a_key_too(api: Api) -> None:
+    body = json.dumps(spec(name="\ud800")).encode()
+    answer = api.ask("POST", "/v1/experiments", content=body, headers={"content-type": "application/json", "idempotency-key": "k"})
+    problem(answer, 422, "invalid-experiment")
 
 
 def test_an_unknown_host_is_named_with_the_known_ones(api: Api) -> None:
@@ -241,6 +275,36 @@ def test_the_log_goes_on_after_a_cursor_until_nothing_more_comes(api: Api) -> No
     hands.finish(number)
     assert not api.get("/v1/experiments/1/logs", after=first["cursor"]).json()["finished"], "there is more after this cursor"
     assert api.get("/v1/experiments/1/logs", after=rest["cursor"]).json() == {"pieces": [], "cursor": rest["cursor"], "finished": True}
+
+
+def test_a_step_that_is_none_has_no_log(api: Api) -> None:
+    api.submit()
+    found = problem(api.get("/v1/experiments/1/logs", step="bogus"), 422, "invalid-input")
+    assert "must be 'clear', 'launch', 'load', 'warm', 'measure' or 'collect'" in found["detail"]
+
+
+def test_where_an_experiment_is_that_nobody_works_on(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    hands.log(hands.take(), StepName.LOAD, "x")
+    assert api.get("/v1/experiments/1").json()["status_text"] == "Loading"
+    with api.database.write() as session:
+        hosts.heartbeat(session, hands.lease, -1.0)
+    assert api.get("/v1/experiments/1").json()["status_text"] == "Loading; nobody works on it until a worker takes it up"
+    api.post("/v1/experiments/1/cancel")
+    [listed] = api.get("/v1/experiments").json()["items"]
+    assert listed["status_text"] == "Stopping; nobody works on it until a worker takes it up"
+    with api.database.write() as session:
+        assert hosts.claim(session, "local", "next", 60.0)
+    assert api.get("/v1/experiments/1").json()["status_text"] == "Stopping"
+    with api.database.write() as session:
+        hosts.release(session, replace(hands.lease, token=session.exec(select(HostRow.lease_token)).one() or ""))
+    assert "nobody works on it" in api.get("/v1/experiments/1").json()["status_text"]
+
+
+def test_not_before_another_year_says_which(api: Api) -> None:
+    api.submit(not_before="2099-01-01T22:00")
+    assert api.get("/v1/experiments/1").json()["where_text"] == "not before 01 Jan 2099 22:00"
 
 
 def test_results_so_far_and_in_the_end(api: Api) -> None:

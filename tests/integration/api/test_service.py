@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from service.api.app import create_app
 from service.store import hosts, migrate
 from service.store.database import Database
 from tests.integration.api.service import Api, Hands, problem
@@ -18,7 +20,15 @@ def test_the_process_answers(api: Api) -> None:
 def test_ready_at_this_versions_migration(api: Api) -> None:
     answer = api.get("/readyz")
     head = migrate.head()
-    assert (answer.status_code, answer.json()) == (200, {"ready": True, "database": "ok", "migration": head, "migration_head": head})
+    ready = {"ready": True, "database": "ok", "migration": head, "migration_head": head, "database_file": None}
+    assert (answer.status_code, answer.json()) == (200, ready)
+
+
+def test_on_loopback_it_tells_where_its_database_lies(api: Api) -> None:
+    app = create_app(api.database, loopback_only=True)
+    found = api.ask("GET", "/readyz", app=app, headers={"host": "127.0.0.1"}).json()["database_file"]
+    url = api.database.engine.url
+    assert found == (url.database if url.get_backend_name() == "sqlite" else None)
 
 
 @pytest.mark.parametrize("at", ["0001", "base"])
@@ -52,7 +62,8 @@ def test_our_own_mistake_says_so_and_no_more(api: Api, monkeypatch: pytest.Monke
 
 
 def test_an_unknown_path_and_a_wrong_method(api: Api) -> None:
-    problem(api.get("/v1/nonsense"), 404, "not-found")
+    found = problem(api.get("/v1/nonsense"), 404, "not-found")
+    assert (found["title"], found["todo"]) == ("there is nothing at /v1/nonsense", "see /docs for what there is")
     answer = api.ask("PUT", "/v1/hosts")
     problem(answer, 405, "http-error")
     assert answer.headers["allow"] == "GET"
@@ -85,6 +96,23 @@ def test_every_route_is_described(api: Api) -> None:
         for method, described in methods.items():
             assert described.get("summary"), (method, path)
             assert re.match(r"/(v1/|healthz|readyz)", path)
+
+
+def test_the_documentation_is_one_page_that_loads_nothing(api: Api) -> None:
+    answer = api.get("/docs")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert not re.search(r"<script|<link|<img|https?://|@import|url\(", answer.text)
+    text = html.unescape(re.sub(r"<[^>]+>", "", answer.text))
+    for path, methods in api.get("/openapi.json").json()["paths"].items():
+        for method, described in methods.items():
+            assert f"{method.upper()} {path}{described['description']}" in text
+    for anchor in re.findall(r'href="#([^"]+)"', answer.text):
+        assert f'id="{anchor}"' in answer.text
+
+
+@pytest.mark.parametrize("path", ["/redoc", "/docs/oauth2-redirect"])
+def test_no_page_that_needs_another_server(api: Api, path: str) -> None:
+    problem(api.get(path), 404, "not-found")
 
 
 def test_a_user_with_a_name_without_end_is_refused(api: Api) -> None:

@@ -19,13 +19,13 @@ from service.store import experiments, hosts, shifts, submission
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import ExperimentRow, HostRow, metadata
-from workers import recorder, shift
+from workers import experiment, reaching, recorder, shift
 from workers.bench.run import PhaseRun
 from workers.hosts.base import UnitDefinition, UnitState
 from workers.hosts.fake import FakeHost
-from workers.shift import Worker
 from workers.steps import measure
 from workers.steps.fake import FakeClock, FakeEngine
+from workers.worker import Worker
 
 OTHER = "another worker"
 
@@ -108,7 +108,7 @@ class ServingHost(FakeHost):
 
         return act
 
-    def running(self) -> list[str]:
+    def alive(self) -> list[str]:
         return [name for name, state in self.states.items() if state.phase == "active"]
 
 
@@ -138,8 +138,8 @@ class Night:
             if not waiting:
                 return
 
-    def make_engine(self, spec: Spec, defaults: Any, environ: Any) -> FakeEngine:
-        del defaults, environ
+    def make_engine(self, spec: Spec, defaults: Any, environ: Any, base: Any) -> FakeEngine:
+        del defaults, environ, base
         self.spec = spec
         return self.engine
 
@@ -152,8 +152,8 @@ class Night:
 
 
 def install(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shift, "make_host", lambda *_: night.host)
-    monkeypatch.setattr(shift, "make_engine", night.make_engine)
-    monkeypatch.setattr(shift, "SystemClock", lambda _stop: night.clock)
+    monkeypatch.setattr(reaching, "make_local_host", lambda *_: night.host)
+    monkeypatch.setattr(experiment, "make_engine", night.make_engine)
+    monkeypatch.setattr(experiment, "SystemClock", lambda _stop: night.clock)
     monkeypatch.setattr(measure, "run_phase_blocking", night.phase)
     monkeypatch.setattr(recorder, "STATUS_EVERY_S", 0.0)

@@ -222,9 +222,22 @@ def test_who_was_taken_over_can_write_nothing(rig: Rig, write: Callable[[StoreRe
 
 
 def test_every_writing_method_is_among_those() -> None:
-    reads = {"finished", "invocation", "since_launch_s", "cursor", "copied_log", "measured_levels", "failed_requests"}
+    reads = {"finished", "invocation", "launched", "since_launch_s", "cursor", "copied_log", "measured_levels", "failed_requests"}
     methods = {name for name, value in vars(StoreRecorder).items() if callable(value) and not name.startswith("_")}
-    tried = {"begin", "end", "note", "copy_log", "progress", "facts", "begin_phase", "add_request", "end_phase", "confirm", "check"}
+    tried = {
+        "begin",
+        "end",
+        "note",
+        "copy_log",
+        "progress",
+        "facts",
+        "begin_phase",
+        "add_request",
+        "end_phase",
+        "confirm",
+        "check",
+        "check_claim",
+    }
     assert methods == reads | tried
 
 

@@ -14,7 +14,7 @@ from service.store import events, experiments, hosts, results, steps
 from service.store.database import Database
 from service.store.tables import HostRow, utc_now
 from tests.integration.workers.night import Night, claim, read, submit, take_over
-from workers import shift
+from workers import experiment, shift
 from workers.hosts.base import GpuMemory, GpuReading
 
 Look = Callable[[], bool]
@@ -44,7 +44,7 @@ def test_everything_due_runs_in_order_and_the_host_is_handed_back(database: Data
     assert night.work()
     assert night.measured == ["b", "a", "c"]
     assert [ending(database, number) for number in (1, 2, 3)] == [SUCCEEDED] * 3
-    assert night.host.running() == []
+    assert night.host.alive() == []
     row = host_row(database)
     assert (row.lease_owner, row.lease_token, row.lease_expires) == (None, None, None)
     kinds = (EventType.SHIFT_OPENED, EventType.EXPERIMENT_STARTED, EventType.EXPERIMENT_FINISHED, EventType.SHIFT_CLOSED)
@@ -103,7 +103,7 @@ def test_our_own_mistake_ends_that_experiment_only_and_stops_its_engine(database
     row = read(database, 2)
     assert row.detail == f"{type(error).__name__}: {error}"
     assert row.evidence.startswith("test_shift.py:"), "where it happened"
-    assert night.host.running() == []
+    assert night.host.alive() == []
     asked = night.host.calls
     assert asked.index(("stop_unit", "expctl-2-b")) < asked.index(("unit", "expctl-3-c")), "and not by the next one's clearing"
 
@@ -180,7 +180,7 @@ def test_cancel_ends_the_running_one_and_the_night_goes_on(database: Database, n
     night.work()
     assert ending(database, 1) == (Status.FINISHED, Outcome.CANCELLED, Reason.CANCELLED_BY_USER)
     assert ending(database, 2) == SUCCEEDED
-    assert night.host.running() == []
+    assert night.host.alive() == []
 
 
 def test_who_is_asked_to_go_leaves_the_engine_to_the_next(database: Database, night: Night) -> None:
@@ -195,7 +195,7 @@ def test_who_is_asked_to_go_leaves_the_engine_to_the_next(database: Database, ni
     assert night.work()
     assert ending(database, 1) == (Status.RUNNING, None, None)
     assert ending(database, 2) == (Status.QUEUED, None, None)
-    assert night.host.running() == ["expctl-1-x"]
+    assert night.host.alive() == ["expctl-1-x"]
     assert host_row(database).lease_token is None, "handed back at once, not left to run out"
     before = night.host.unit("expctl-1-x")
 
@@ -226,7 +226,7 @@ def test_a_server_restarted_between_two_workers_is_found_out(database: Database,
     night.stop.clear()
     night.work("second")
     assert ending(database, 1) == (Status.FINISHED, Outcome.INVALID, Reason.SERVER_RESTARTED_DURING_RUN)
-    assert night.host.running() == []
+    assert night.host.alive() == []
 
 
 def test_who_lost_the_claim_touches_nothing_any_more(database: Database, night: Night) -> None:
@@ -239,7 +239,7 @@ def test_who_lost_the_claim_touches_nothing_any_more(database: Database, night: 
     night.meanwhile = lose
     with pytest.raises(ClaimLost):
         night.work()
-    assert night.host.running() == ["expctl-1-x"]
+    assert night.host.alive() == ["expctl-1-x"]
     assert ending(database, 1) == (Status.RUNNING, None, None)
     with database.read() as session:
         assert hosts.holds(session, night.new), "the other's lease stays"  # type: ignore[attr-defined]
@@ -262,14 +262,14 @@ def test_the_lease_is_released_whatever_happens(
 def test_an_experiment_that_cannot_be_understood_does_not_end_the_night(
     database: Database, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(spec: Spec, defaults: object, environ: object) -> object:
+    def refuse(spec: Spec, defaults: object, environ: object, base: object) -> object:
         if spec.name == "a":
             raise UsageError("VLLM_API_KEY is not set", "engine.api_key refers to it", "set it for the worker")
-        return night.make_engine(spec, defaults, environ)
+        return night.make_engine(spec, defaults, environ, base)
 
     submit(database, "a")
     submit(database, "b")
-    monkeypatch.setattr(shift, "make_engine", refuse)
+    monkeypatch.setattr(experiment, "make_engine", refuse)
     night.work()
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.BAD_ARGUMENTS)
     assert read(database, 1).evidence == "VLLM_API_KEY is not set"
@@ -286,7 +286,7 @@ def test_every_mistake_of_ours_ends_that_experiment_only(database: Database, nig
     with contextlib.suppress(type(error)):
         night.work()
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.INTERNAL_ERROR)
-    assert night.host.running() == []
+    assert night.host.alive() == []
 
 
 def test_an_adopted_one_that_cannot_be_understood_leaves_no_engine(
@@ -302,12 +302,12 @@ def test_an_adopted_one_that_cannot_be_understood_leaves_no_engine(
     submit(database)
     night.meanwhile = leave
     night.work()
-    assert night.host.running() == ["expctl-1-x"]
+    assert night.host.alive() == ["expctl-1-x"]
     night.stop.clear()
-    monkeypatch.setattr(shift, "make_engine", refuse)
+    monkeypatch.setattr(experiment, "make_engine", refuse)
     night.work("second")
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.BAD_ARGUMENTS)
-    assert night.host.running() == []
+    assert night.host.alive() == []
 
 
 def test_an_attempt_that_starts_nothing_copies_no_log_of_the_one_before(database: Database, night: Night) -> None:

@@ -103,11 +103,58 @@ def test_a_failure_is_exit_1_and_says_which_and_why(serve: Any, say: Any, prompt
         (["--prompts", "none.jsonl"], "cannot be read"),
         (["--base-url", "ftp://x"], "is no base URL"),
         (["--output", "/nowhere/at/all.json"], "its folder does not exist"),
+        (["--output", "/"], "Is a directory"),
+        (["--output", "/proc/no-such-file"], "cannot be written"),
+        (["--timeout", "0"], "--timeout 0 is no time limit"),
+        (["--timeout", "-1"], "--timeout -1 is no time limit"),
+        (["--timeout", "nan"], "--timeout nan is no time limit"),
+        (["--timeout", "inf"], "--timeout inf is no time limit"),
+        (["--engine-metrics", "banana"], "--engine-metrics banana is no URL"),
+        (["--engine-metrics", "http:///"], "is no URL"),
+        (["--fields", "label,bogus"], "there is no field bogus"),
+        (["--extra-body", '{"x": NaN}'], "--extra-body: x: nan is no number"),
+        (["--extra-body", '{"x": "\\ud800"}'], "half a character"),
+        (["--concurrency", "9" * 5000], "is no list of numbers"),
+        (["--base-url", "ftp://me:s3cret@x"], "ftp://x is no base URL"),
+        (["--base-url", "me:s3cret@x/v1"], "error: x/v1 is no base URL"),
+        (["--base-url", "http://me:s3cret@x/v1", "--api-key", "k"], "only one of them could be sent"),
     ],
 )
 def test_wrong_usage_is_exit_2(words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--base-url", "http://127.0.0.1:9", "--model", "m", *OFF, *words]) == 2
-    assert says in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert says in said
+    assert "warm-up" not in said, "nothing was measured"
+    assert "s3cret" not in said
+
+
+def test_a_prompt_with_half_a_character_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "p.jsonl"
+    file.write_text('{"prompt": "\\ud800"}\n')
+    assert run(["bench", "--base-url", "http://127.0.0.1:9", "--model", "m", *OFF, "--prompts", str(file)]) == 2
+    assert "--prompts: '\\ud800' holds half a character" in capsys.readouterr().err
+
+
+def test_a_file_that_is_there_is_not_touched_by_the_check(tmp_path: Path) -> None:
+    file = tmp_path / "out.json"
+    file.write_text("old")
+    assert run(["bench", "--base-url", "ftp://x", *OFF, "--output", str(file)]) == 2
+    assert file.read_text() == "old"
+    assert run(["bench", "--base-url", "ftp://x", *OFF, "--output", str(tmp_path / "new.json")]) == 2
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_a_password_in_the_base_url_is_sent_and_shown_nowhere(server: Any, prompts: str, capsys: Any, tmp_path: Path) -> None:
+    url, file = server.url.replace("http://", "http://me:s3cret@"), tmp_path / "out.json"
+    words = ["bench", "--base-url", url, "--prompts", prompts, "--concurrency", "1", "--repeat", "1", "--warmup", "0", "--json"]
+    place = f"{server.url.replace('http://', 'http://you:s3cret@')}/metrics"
+    assert run([*words, "--engine-metrics", place, "--output", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert f"no engine counters at {server.url}/metrics" in err
+    assert "s3cret" not in out + err + file.read_text()
+    sent = {asked.path: asked.headers["authorization"] for asked in server.asked}
+    assert sent["/v1/models"] == sent["/v1/chat/completions"] == "Basic bWU6czNjcmV0"
+    assert sent["/metrics"] == "Basic eW91OnMzY3JldA=="
 
 
 def test_a_server_with_two_models_or_none_asks_for_a_choice(serve: Any, say: Any, capsys: pytest.CaptureFixture[str]) -> None:

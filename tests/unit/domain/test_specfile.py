@@ -63,6 +63,9 @@ def test_durations() -> None:
         ("name: x\nengine: {kind: vllm, model: m, args: {port: 3}}\n", ["engine.port"]),
         ("? [a]\n: b\n", ["key must be a word"]),
         ("x: &x [*x]\n", ["expands to too much"]),
+        ("name: x\nengine:\n  kind: vllm\n  model: m\n  speculative: {x: 1e999}\n", ["line 5: engine.speculative.x: inf is no number"]),
+        (f"{MINIMAL}bench:\n  extra_body:\n    seed: {2**64}\n", ["line 5: bench.extra_body.seed: has more than 64 bits"]),
+        (f"{MINIMAL}not_before: 25:00\n", ["line 3: not_before: write a time such as 22:00"]),
     ],
 )
 def test_errors_say_what_and_where(text: str, words: list[str]) -> None:

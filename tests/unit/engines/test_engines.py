@@ -13,7 +13,8 @@ from service.domain.reasons import Reason
 from service.domain.specfile import ENGINE_KINDS
 from workers.engines.base import Engine, HostDefaults, Readiness
 from workers.engines.readiness import probe
-from workers.engines.vllm import VllmEngine, argument
+from workers.engines.vllm import VllmEngine
+from workers.engines.vllm_arguments import argument
 
 MakeEngine = Callable[..., Engine]
 

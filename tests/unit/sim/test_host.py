@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.unit.sim.simulated import ROOT, SimServer, environment, run
+from workers.hosts.gpus import GpuTools
+from workers.hosts.local_transport import LocalTransport
 from workers.sim.launchers import write_launchers
 from workers.sim.state import write_holding
 
@@ -38,6 +40,17 @@ def test_idle_gpus(tmp_path: Path) -> None:
 
 def test_header_and_units(tmp_path: Path) -> None:
     assert smi(tmp_path, "--query-gpu=index,memory.used", "--format=csv", "-i", "3") == [["index", "memory.used [MiB]"], ["3", "4 MiB"]]
+
+
+def test_the_state_that_a_worker_asks_for(tmp_path: Path) -> None:
+    """By the worker's own reader, so that the two cannot drift apart."""
+    made = write_launchers(tmp_path / "bin", {"EXPCTL_SIM_STATE_DIR": str(tmp_path / "state")})
+    facts = GpuTools(LocalTransport(), str(made.nvidia_smi)).facts()
+    state = facts["gpu_state"]
+    assert isinstance(state, list)
+    assert [one["clocks.sm"] for one in state] == ["180"] * 8
+    assert "clocks_event_reasons_counters.sw_power_cap" in state[0]
+    assert facts["driver"] == "580.95.05"
 
 
 def test_a_live_engine_shows_and_a_dead_one_does_not(serve: Serve, tmp_path: Path) -> None:

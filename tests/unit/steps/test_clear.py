@@ -1,22 +1,28 @@
 from __future__ import annotations
 
-import os
+from dataclasses import replace
 
 import pytest
 
 from service.domain.errors import ClaimLost
 from service.domain.reasons import Reason
 from tests.unit.steps.stage import UNIT, Stage, gpus
-from workers.hosts.base import GpuHolder, GpuReading, HostError, PortOwner
-from workers.hosts.process import owner
+from workers.hosts.base import GpuHolder, GpuMemory, GpuReading, HostError, PortOwner, ProcessInfo, ShmUsage
 from workers.steps.base import Cancelled, StepFailed
-from workers.steps.clear import SETTLE_S, TOLERANCE_MIB, clear
+from workers.steps.clear import PORT_SETTLE_S, clear
+from workers.steps.free_gpus import SETTLE_S, TOLERANCE_MIB, UNKNOWN_S
+from workers.steps.orphans import WHY
 
-OURSELVES = owner(os.getpid())
+OURSELVES = "expctl"
 
 
 def holder(name: str | None, of: str | None, pid: int = 77, gpu: int = 0, mib: int | None = 500) -> GpuHolder:
     return GpuHolder(pid=pid, gpu_uuid=f"GPU-{gpu}", used_mib=mib, name=name, owner=of)
+
+
+def orphan(name: str = "VLLM::Worker_TP0", pid: int = 77, gpu: int = 0, unit: str | None = None, state: str | None = "S") -> GpuHolder:
+    """One that could be ended: its start is known."""
+    return replace(holder(name, OURSELVES, pid, gpu), start_ticks=pid * 10, unit=unit, state=state)
 
 
 def failure(stage: Stage) -> StepFailed:
@@ -139,6 +145,9 @@ def test_cancel_is_seen_while_it_waits_for_memory(stage: Stage) -> None:
         ((holder("VLLM::Worker_TP0", None),), Reason.HELD_BY_UNKNOWN_PROCESS),
         ((holder(None, OURSELVES),), Reason.HELD_BY_UNKNOWN_PROCESS),
         ((holder(None, "somebody-else"),), Reason.HELD_BY_UNKNOWN_PROCESS),
+        ((holder("/opt/llama.cpp/bin/llama-server", OURSELVES),), Reason.ORPHAN_PROCESS),
+        ((holder("/opt/vllm/bin/python", OURSELVES),), Reason.HELD_BY_UNKNOWN_PROCESS),
+        ((replace(holder("VLLM::EngineCore", OURSELVES), gpu_uuid="MIG-1"), holder("x", "ann", mib=0)), Reason.HELD_BY_OTHER_USER),
         ((holder("/usr/bin/python3", OURSELVES),), Reason.HELD_BY_UNKNOWN_PROCESS),
         ((holder("VLLM::EngineCore", OURSELVES), holder("python", "somebody-else", gpu=1)), Reason.HELD_BY_OTHER_USER),
         ((holder("VLLM::EngineCore", OURSELVES, gpu=1),), Reason.HELD_BY_UNKNOWN_PROCESS),  # nobody is named on GPU 0
@@ -176,3 +185,251 @@ def test_the_evidence_names_pid_owner_and_amount_on_every_busy_card(stage: Stage
         "GPU 1 uses 40000 MiB (pid 5 python of ann 39000 MiB, pid 6 unknown of unknown ? MiB); "
         f"GPU 2 uses 30000 MiB (pid 7 VLLM::Worker_TP1 of {OURSELVES} 0 MiB)"
     )
+
+
+def test_the_baseline_is_recorded(stage: Stage) -> None:
+    card = GpuMemory(0, "GPU-0", "card", 55, 97_000, reserved_mib=609)
+    stage.host.gpu_reading = GpuReading(known=True, tool="nvidia-smi", gpus=(card,), driver="570.1", warnings=("infoROM is corrupted",))
+    clear(stage.ctx)
+    evidence = stage.recorder.evidence
+    assert (evidence["baseline_mib"], evidence["reserved_mib"]) == ({"GPU-0": 55}, {"GPU-0": 609})
+    assert evidence["gpu_warnings"] == ["infoROM is corrupted"]
+    assert "warnings" not in evidence
+
+
+def test_orphans_of_ours_are_ended_and_their_memory_is_waited_for(stage: Stage) -> None:
+    holders = (orphan(pid=77), orphan(pid=78, gpu=1), orphan(pid=77, gpu=1))
+    stage.host.gpu_reading = gpus(40_000, 40_000, holders=holders)
+    stage.host.living = {pid: ProcessInfo(pid) for pid in (77, 78)}
+    stage.clock.at(SETTLE_S + 60, lambda: setattr(stage.host, "gpu_reading", gpus(3, 3)))
+    # The second shows up late, and from then on it has the whole time again.
+    stage.host.gpu_readings = [gpus(40_000, 40_000, holders=holders[:1])] * 90
+    clear(stage.ctx)
+    assert stage.called("end_process") == ["77", "78"]
+    assert stage.recorder.evidence["orphans_ended"] == ["pid 77 (VLLM::Worker_TP0)", "pid 78 (VLLM::Worker_TP0)"]
+
+
+def test_an_orphan_is_noted_before_its_memory_is_waited_for(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(),))
+    stage.recorder.interrupt(Cancelled(), after_s=5)
+    with pytest.raises(Cancelled):
+        clear(stage.ctx)
+    assert stage.recorder.evidence["orphans_ended"] == ["pid 77 (VLLM::Worker_TP0), which was gone already"]
+
+
+def test_a_claim_lost_is_seen_before_an_orphan_is_ended(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(),))
+    checks = stage.recorder.check
+    seen: list[str] = []
+
+    def check() -> None:
+        seen.append(",".join(name for name, _ in stage.host.calls))
+        if "gpus" in seen[-1]:
+            raise ClaimLost("x")
+        checks()
+
+    stage.recorder.check = check  # type: ignore[method-assign]
+    with pytest.raises(ClaimLost):
+        clear(stage.ctx)
+    assert stage.called("end_process") == []
+
+
+@pytest.mark.parametrize(
+    ("unit", "living", "ended"),
+    [
+        (None, False, True),
+        ("expctl-9-gone.service", False, True),
+        ("vllm-prod.service", False, True),
+        ("session-3.scope", False, False),
+        ("other-team.service", False, False),
+        ("expctl-9-gone.service", True, False),
+    ],
+)
+def test_only_one_in_no_living_unit_is_an_orphan(stage: Stage, unit: str | None, *, living: bool, ended: bool) -> None:
+    if living:
+        stage.start("expctl-9-gone.service", recorded=False)
+        stage.host.stop_unit = lambda name, grace_s=15.0: stage.host.unit(name)  # type: ignore[method-assign]  # noqa: ARG005
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(unit=unit),))
+    stage.clock.at(5, lambda: setattr(stage.host, "gpu_reading", gpus(3)))
+    clear(replace(stage.ctx, production=("vllm-prod.service",)))
+    assert stage.called("end_process") == (["77"] if ended else [])
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        orphan("VLLM::EngineCore", unit="session-3.scope"),
+        replace(orphan(), owner="ann"),
+        replace(orphan(), owner=None),
+        replace(orphan(), name=None, owner=None),
+        replace(orphan(), start_ticks=None),
+        orphan("python"),
+        orphan("vim /tmp/vllm::notes"),
+    ],
+)
+def test_nobody_else_is_ended(stage: Stage, one: GpuHolder) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(one,))
+    assert "pid 77" in failure(stage).evidence
+    assert stage.called("end_process") == []
+
+
+@pytest.mark.parametrize("run_as", [None, "somebody"])
+def test_whose_engines_are_ours_comes_from_the_host(stage: Stage, run_as: str | None) -> None:
+    stage.host.run_as = run_as
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(),))
+    assert failure(stage).reason == Reason.HELD_BY_OTHER_USER
+    assert stage.called("end_process") == []
+
+
+def test_who_the_experiment_itself_runs_as_is_ours_too(stage: Stage) -> None:
+    stage.host.run_as = None
+    stage.host.gpu_reading = gpus(3, holders=(orphan(),))
+    clear(replace(stage.ctx, run_as=OURSELVES))
+    assert stage.called("end_process") == ["77"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason"),
+    [(Reason.UNKILLABLE_PROCESS, Reason.UNKILLABLE_PROCESS), (Reason.PERMISSION_DENIED, Reason.ORPHAN_PROCESS)],
+)
+def test_an_orphan_that_cannot_be_ended(stage: Stage, refusal: Reason, reason: Reason) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(),))
+    stage.host.fail("end_process", refusal, "state D")
+    found = failure(stage)
+    assert (found.reason, found.evidence) == (reason, "state D")
+    assert found.detail == f"pid 77 (VLLM::Worker_TP0) is {WHY}, and could not be ended: state D"
+
+
+def test_a_host_that_is_lost_meanwhile_is_the_hosts_failure(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(orphan(),))
+    stage.host.fail("end_process", Reason.CONNECTION_LOST)
+    with pytest.raises(HostError):
+        clear(stage.ctx)
+
+
+def test_one_that_is_still_there_after_it_was_ended_is_unkillable(stage: Stage) -> None:
+    stage.host.gpu_readings = [gpus(40_000, holders=(orphan(state="D"),))] * 200
+    found = failure(stage)
+    assert found.reason == Reason.UNKILLABLE_PROCESS
+    assert found.evidence == "GPU 0 uses 40000 MiB (pid 77 VLLM::Worker_TP0 of expctl 500 MiB, state D)"
+    assert stage.called("end_process") == ["77"]
+
+
+def test_one_whose_memory_is_not_given_back_is_not_an_orphan_any_more(stage: Stage) -> None:
+    gone = replace(orphan(), name=None, owner=None, start_ticks=None, state=None)
+    stage.host.gpu_readings = [gpus(40_000, holders=(orphan(),))] + [gpus(40_000, holders=(gone,))] * 200
+    assert failure(stage).reason == Reason.HELD_BY_UNKNOWN_PROCESS
+
+
+def test_memory_without_a_holder_is_explained(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(40_000)
+    found = failure(stage)
+    assert found.reason == Reason.HELD_BY_UNKNOWN_PROCESS
+    for words in ("not free after 120 s: GPU 0 uses 40000 MiB", "pid namespace", "leaked", "given back"):
+        assert words in found.detail
+
+
+def test_a_card_that_says_nothing_and_has_no_holder_is_unknown(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(0, None)
+    assert failure(stage).reason == Reason.GPU_STATE_UNKNOWN
+
+
+def test_a_process_that_holds_nothing_does_not_matter(stage: Stage) -> None:
+    stage.host.gpu_reading = gpus(3, holders=(holder("gpuagent", "root", mib=0), replace(holder("x", "y", mib=0), gpu_uuid="")))
+    clear(stage.ctx)
+
+
+@pytest.mark.parametrize("uuid", ["", "MIG-aa"])
+@pytest.mark.parametrize("mib", [500, None])
+def test_a_holder_on_a_card_that_is_not_named_counts(stage: Stage, uuid: str, mib: int | None) -> None:
+    stage.host.gpu_reading = gpus(3, holders=(replace(holder("python", "ann", mib=mib), gpu_uuid=uuid),))
+    found = failure(stage)
+    assert found.reason == Reason.HELD_BY_OTHER_USER
+    assert found.evidence.startswith("on a GPU that the tool does not name: pid 77 python of ann")
+
+
+@pytest.mark.parametrize("later", [gpus(0), GpuReading(known=True, tool="none", no_gpus=True)])
+def test_a_card_that_is_no_longer_listed_is_lost(stage: Stage, later: GpuReading) -> None:
+    stage.host.gpu_readings = [gpus(0, 0)]
+    stage.host.gpu_reading = later
+    found = failure(stage)
+    assert found.reason == Reason.GPU_LOST
+    assert found.detail.startswith("GPU 1 was listed" if later.gpus else "GPU 0, 1 was listed")
+
+
+def test_a_tool_may_stumble_and_then_all_is_proven_anew(stage: Stage) -> None:
+    unknown = GpuReading(known=False, tool="nvidia-smi", why="nvidia-smi did not answer within 20 s")
+    stage.host.gpu_readings = [gpus(0), unknown, gpus(0), unknown]
+    stage.host.gpu_reading = gpus(0)
+    clear(stage.ctx)
+    assert len(stage.called("gpus")) == 6
+
+
+def test_silence_is_counted_from_the_last_answer(stage: Stage) -> None:
+    stage.host.gpu_readings = [gpus(50_000)] * 100 + [GpuReading(known=False, tool="nvidia-smi", why="it hangs")]
+    stage.host.gpu_reading = gpus(0)
+    clear(stage.ctx)
+    assert stage.clock.now > UNKNOWN_S
+
+
+def test_a_tool_that_goes_on_stumbling_is_unknown(stage: Stage) -> None:
+    stage.host.gpu_reading = GpuReading(known=False, tool="nvidia-smi", why="it hangs")
+    assert failure(stage).reason == Reason.GPU_STATE_UNKNOWN
+    assert stage.clock.now == UNKNOWN_S
+
+
+def test_a_known_failure_is_not_waited_for(stage: Stage) -> None:
+    stage.host.gpu_reading = GpuReading(known=False, tool="nvidia-smi", why="gpu_lost: GPU is lost")
+    failure(stage)
+    assert stage.clock.now == 0
+
+
+def test_production_that_serves_again_is_never_ended(stage: Stage) -> None:
+    stage.start("vllm-prod.service", recorded=False)
+    stage.host.gpu_reading = gpus(90_000, holders=(orphan(unit="vllm-prod.service"),))
+    with pytest.raises(StepFailed) as caught:
+        clear(replace(stage.ctx, production=("vllm-prod.service",)))
+    assert caught.value.reason == Reason.PRODUCTION_STARTED_BY_HAND
+    assert stage.called("end_process") == []
+    assert stage.clock.now == 0
+
+
+def test_an_orphan_on_the_port_is_ended(stage: Stage) -> None:
+    stage.host.port_owners[8001] = PortOwner(8001, 7, "VLLM::APIServer", None)
+    stage.host.living[7] = ProcessInfo(7, "VLLM::APIServer", OURSELVES, start_ticks=70)
+    clear(stage.ctx)
+    assert stage.called("end_process") == ["7"]
+    assert stage.recorder.evidence["orphans_ended"] == ["pid 7 (VLLM::APIServer)"]
+
+
+@pytest.mark.parametrize("change", [{"owner": "ann"}, {"name": "nginx"}, {"unit": "vllm-prod.service"}, {"start_ticks": None}])
+def test_nobody_else_on_the_port_is_ended(stage: Stage, change: dict[str, str | None]) -> None:
+    stage.host.port_owners[8001] = PortOwner(8001, 7, "VLLM::APIServer", None)
+    stage.host.living[7] = replace(ProcessInfo(7, "VLLM::APIServer", OURSELVES, start_ticks=70), **change)  # type: ignore[arg-type]
+    assert failure(stage).reason == Reason.PORT_IN_USE
+    assert stage.called("end_process") == []
+    assert stage.clock.now == 0
+
+
+def test_a_port_whose_owner_is_gone_is_waited_for_a_while(stage: Stage) -> None:
+    stage.host.port_owners[8001] = PortOwner(8001, 7, "VLLM::APIServer", None)
+    assert failure(stage).reason == Reason.PORT_IN_USE
+    assert stage.clock.now == PORT_SETTLE_S
+
+
+@pytest.mark.parametrize(
+    ("usage", "said"),
+    [
+        (None, None),
+        (ShmUsage(100, 1000), None),
+        (ShmUsage(64, 64), "only 0 MiB of 64 MiB are free in /dev/shm"),
+        (ShmUsage(900, 1000, tuple(f"nccl-{n}" for n in range(6))), "6 files there were left by engines that are gone: nccl-0, nccl-1"),
+    ],
+)
+def test_a_full_shared_memory_is_a_warning(stage: Stage, usage: ShmUsage | None, said: str | None) -> None:
+    stage.host.gpu_reading = gpus(0)
+    stage.host.shm_usage = usage
+    clear(stage.ctx)
+    warnings = stage.recorder.evidence.get("warnings", [])
+    assert len(warnings) == (said is not None)
+    assert said is None or said in warnings[0]

@@ -1,0 +1,67 @@
+"""The fields of what each verb prints as JSON, so that a wrong --fields is refused before the verb does anything.
+
+Names only: the models that define them are heavy, and some belong to rooms that the command line may not enter. A test
+compares the two.
+"""
+
+from __future__ import annotations
+
+from service.domain.errors import UsageError
+
+EXPERIMENT = (
+    "id", "group_id", "name", "host", "created_by", "status", "step", "outcome", "reason", "reason_class", "status_text",
+    "where_text", "detail", "evidence", "remedy", "spec", "spec_hash", "engine_hash", "bench_hash", "created_at", "started_at",
+    "finished_at", "eta", "attempt", "priority", "not_before", "retry_of", "after", "baseline_id", "progress", "facts", "events_url",
+)  # fmt: skip
+DETAIL = (*EXPERIMENT, "steps")
+HOST = (
+    "name", "transport", "simulated", "busy", "worker", "worker_silent", "blocked", "paused", "config", "shift_text", "needs_person",
+)  # fmt: skip
+HOST_DETAIL = (*HOST, "created_at", "shift", "window", "open_by", "give_back_by", "unreachable_since", "report")
+HOST_REQUEST = (
+    "id", "host", "kind", "args", "status", "ok", "answer", "created_by", "created_at", "started_at", "finished_at",
+)  # fmt: skip
+BASELINE = ("host", "served_model", "experiment_id", "name")
+RESULTS = ("experiment", "phases", "first_request")
+COMPARISON = (
+    "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings", "advice",
+)  # fmt: skip
+PRUNABLE = ("experiment_id", "name", "finished_at", "bytes")
+BENCH = ("schema", "label", "model", "client", "phases", "first_request", "warmup")
+PLAN = ("name", "host", "host_known", "command", "argv", "requests")
+CHECK = ("what", "found", "state", "todo")
+
+OF_VERB = {
+    "demo": ("baseline", "candidate", "comparison"),
+    "submit": EXPERIMENT,
+    "cancel": EXPERIMENT,
+    "retry": EXPERIMENT,
+    "hold": EXPERIMENT,
+    "release": EXPERIMENT,
+    "move": EXPERIMENT,
+    "pause": HOST,
+    "resume": HOST,
+    "queue": EXPERIMENT,
+    "show": DETAIL,
+    "watch": DETAIL,
+    "wait": DETAIL,
+    "logs": ("line",),
+    "results": RESULTS,
+    "compare": COMPARISON,
+    "baseline": BASELINE,
+    "prune": PRUNABLE,
+    "doctor": CHECK,
+    "bench": BENCH,
+    "db": ("migration",),
+    "host list": HOST,
+    **dict.fromkeys(("host add", "host show", "host give-back", "host open"), HOST_DETAIL),
+    **dict.fromkeys(("host check", "host trust", "host install", "host rehearse"), HOST_REQUEST),
+}
+
+
+def refuse_unknown(verb: str, words: list[str], asked: tuple[str, ...]) -> None:
+    """UsageError where --fields names one that the verb's JSON does not have."""
+    known = PLAN if verb == "submit" and "--dry-run" in words else OF_VERB.get(verb) or OF_VERB.get(f"{verb} {words[0] if words else ''}")
+    unknown = [field for field in asked if known is not None and field not in known]
+    if known is not None and unknown:
+        raise UsageError(f"there is no field {unknown[0]}", f"fields of {verb}: {', '.join(known)}", "give some of these to --fields")

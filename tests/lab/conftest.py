@@ -1,0 +1,65 @@
+"""The lab's hosts as fixtures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.lab.host import Lab, LabHost, NewHost
+
+HOSTS = pytest.StashKey[list[LabHost]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the end of the journal of its hosts, which are gone by the time that a person reads it."""
+    report = yield
+    for host in item.stash.get(HOSTS, []) if report.failed and report.when == "call" else ():
+        report.sections.append((f"journal of {host.name}", host.run("journalctl", "-n", "60", "--no-pager", check=False).stdout))
+    return report
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    """The lab on this machine. Its root is built here, unless `make test-all` has done it."""
+    assert os.geteuid() == 0, "the lab's hosts are containers with a systemd of their own: they need root"
+    place = os.environ.get("EXPCTL_LAB_DIR", "/var/tmp/expctl-lab")  # noqa: S108 - kept between runs
+    made = Lab(Path(place), tmp_path_factory.mktemp("lab"))
+    assert made.base.exists()
+    return made
+
+
+@pytest.fixture
+def new_host(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[NewHost]:
+    """Makes hosts of the test's own; see NewHost."""
+    addresses = lab.addresses(tmp_path_factory.mktemp("ssh"))
+    hosts = request.node.stash.setdefault(HOSTS, [])
+    with ExitStack() as stack:
+
+        def make(name: str = "gpu0", *, boot: bool = True, binds: Sequence[Path] = (), disk_mib: int | None = None) -> LabHost:
+            made = lab.host(name, addresses, binds, disk_mib)
+            stack.callback(made.remove)
+            hosts.append(made)
+            if boot:
+                made.boot()
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def host(new_host: NewHost) -> LabHost:
+    """A host that is up and idle: "gpu0"."""
+    return new_host()
+
+
+@pytest.fixture
+def production_host(new_host: NewHost) -> LabHost:
+    """A host whose production serves on port 8000 and holds all GPUs."""
+    made = new_host()
+    made.install_production()
+    return made

@@ -1,0 +1,401 @@
+from __future__ import annotations
+
+import errno
+import json
+from typing import Any
+
+import pytest
+
+from tests.unit.hosts.helper.box import CLAIM, OTHER_SERVICE, PARKED, PRODUCTION, UNIT, Box, Inside
+from tests.unit.hosts.helper.test_claims import arm, claim
+from workers.hosts.helper import deadman as deadman_module
+from workers.hosts.helper import main as helper
+from workers.hosts.helper.config import NOTHING
+from workers.hosts.helper.context import context_for
+from workers.hosts.helper.state import State
+
+HERE = {"claim": CLAIM, "unit": UNIT}
+SECOND = "embedder.service"
+
+
+def state_of(inside: Inside, unit: str) -> str:
+    return inside.good("status", {"unit": unit})["show"]["ActiveState"]  # type: ignore[no-any-return]
+
+
+def park(inside: Inside, *units: str, ttl_s: float = 600) -> None:
+    """Production serves, is recorded, and makes room for an experiment."""
+    units = units or (PARKED,)
+    inside.box.configure(parked=list(units))
+    for unit in units:
+        inside.box.source(unit, PRODUCTION)
+        inside.box.systemctl("start", unit)
+    arm(inside, ttl_s=ttl_s, units=units)
+    for unit in units:
+        inside.good("stop", {"claim": CLAIM, "unit": unit})
+    inside.good("write-unit", {**HERE, "argv": ["/bin/engine"], "conflicts": list(units)})
+    inside.good("start", HERE)
+
+
+def renew(inside: Inside, ttl_s: float = 600, who: dict[str, Any] = CLAIM) -> dict[str, Any]:
+    return inside.ask("arm", {"claim": who, "ttl_s": ttl_s})
+
+
+def test_arming_writes_a_lasting_timer_and_what_to_bring_back(inside: Inside) -> None:
+    answer = arm(inside)
+    assert answer["first"] is True
+    assert answer["deadline"] == "2027-01-15T08:10:00Z"
+    record = answer["record"]
+    assert record["parked"] == [{"unit": PARKED, "sha256": record["parked"][0]["sha256"], "live_argv": ["a"], "proof": {}}]
+    assert (record["seconds_left"], record["boot_id"], record["fired_at"]) == (600.0, "boot-1", None)
+    timer = (inside.box.root / "etc/systemd/system/expctl-deadman.timer").read_text()
+    assert "OnBootSec=30\nOnUnitActiveSec=30\nAccuracySec=1s\n" in timer
+    assert "WantedBy=timers.target" in timer
+    service = (inside.box.root / "etc/systemd/system/expctl-deadman.service").read_text()
+    assert "ExecStart=/usr/local/sbin/expctl-host deadman\n" in service
+    assert inside.box.calls("enable") == [["expctl-deadman.timer"]]
+    assert inside.box.units()["expctl-deadman.timer"]["ActiveState"] == "active"
+    assert inside.good("hello")["armed"] is True
+
+
+@pytest.mark.parametrize(("ttl_s", "tick"), [(2, 1), (40, 10), (120, 30), (86_400, 30)])
+def test_the_timer_ticks_as_often_as_the_deadline_needs(inside: Inside, ttl_s: int, tick: int) -> None:
+    arm(inside, ttl_s=ttl_s)
+    assert f"OnUnitActiveSec={tick}\n" in (inside.box.root / "etc/systemd/system/expctl-deadman.timer").read_text()
+
+
+def test_renewing_moves_the_deadline_and_leaves_the_timer_alone(inside: Inside) -> None:
+    arm(inside)
+    calls = len(inside.box.calls("restart"))
+    inside.clock.pass_(500)
+    assert renew(inside)["deadline"] == "2027-01-15T08:18:20Z"
+    assert len(inside.box.calls("restart")) == calls
+    inside.clock.pass_(500)
+    assert inside.good("deadman") == {"fired": False, "settled": False}
+
+
+def test_a_timer_that_somebody_stopped_is_started_again(inside: Inside) -> None:
+    arm(inside)
+    inside.box.set_unit("expctl-deadman.timer", ActiveState="inactive")
+    renew(inside)
+    assert inside.box.units()["expctl-deadman.timer"]["ActiveState"] == "active"
+
+
+def test_a_first_arm_that_cannot_set_the_timer_is_no_promise(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> None:
+        raise deadman_module.Refused("remote_command_failed", "no bus")
+
+    sha256 = inside.good("source", {"unit": PARKED})["sha256"]
+    monkeypatch.setattr(deadman_module, "_set_timer", broken)
+    wanted = {"claim": CLAIM, "ttl_s": 600, "record": {"parked": [{"unit": PARKED, "sha256": sha256}]}}
+    assert inside.bad("arm", wanted)["reason"] == "remote_command_failed"
+    assert inside.good("hello")["record"] is None
+
+
+def test_the_record_is_the_first_ones(inside: Inside) -> None:
+    arm(inside)
+    again = inside.good("source", {"unit": PARKED})["sha256"]
+    wanted = {"parked": [{"unit": PARKED, "sha256": again, "live_argv": ["other"]}]}
+    answer = inside.good("arm", {"claim": CLAIM, "ttl_s": 600, "record": wanted})
+    assert (answer["first"], answer["record"]["parked"][0]["live_argv"]) == (False, ["a"])
+    assert inside.bad("arm", {"claim": CLAIM, "ttl_s": 600, "record": {"parked": []}})["reason"] == "remote_command_failed"
+
+
+def test_without_a_record_there_is_nothing_to_renew(inside: Inside) -> None:
+    assert renew(inside)["reason"] == "remote_command_failed"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ({"parked": [{"unit": "sshd.service", "sha256": "0" * 64}]}, "permission_denied"),
+        ({"parked": [{"unit": PARKED, "sha256": "0" * 64}]}, "stale_unit_definition"),
+        ({"parked": [{"unit": PARKED, "sha256": "x"}]}, "permission_denied"),
+        ({"parked": [{"unit": PARKED, "sha256": "0" * 64, "exec": "rm"}]}, "misuse"),
+        ({"parked": [{"unit": PARKED, "sha256": "0" * 64}] * 2}, "misuse"),
+        ({"parked": None}, "misuse"),
+        ({"parked": [], "then": []}, "misuse"),
+    ],
+)
+def test_records_that_are_none(inside: Inside, record: dict[str, Any], reason: str) -> None:
+    assert inside.bad("arm", {"claim": CLAIM, "ttl_s": 600, "record": record})["reason"] == reason
+    assert inside.good("hello")["record"] is None
+
+
+def test_it_brings_production_back_when_nobody_renews(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(599)
+    assert inside.good("deadman") == {"fired": False, "settled": False}
+    inside.clock.pass_(1)
+    answer = inside.good("deadman")
+    assert (answer["fired"], answer["fired_why"], answer["fired_at"]) == (True, "deadline", "2027-01-15T08:10:00Z")
+    (restored,) = answer["restored"]
+    assert (restored["unit"], restored["active"], restored["how"]) == (PARKED, True, "started")
+    assert (state_of(inside, UNIT), state_of(inside, PARKED)) == ("inactive", "active")
+    hello = inside.good("hello")
+    assert (hello["armed"], hello["holder"], hello["record"]["fired_why"]) == (False, None, "deadline")
+    assert hello["record"]["restored_at"] is not None
+
+
+def test_a_worker_that_comes_too_late_is_told_the_story(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    inside.good("deadman")
+    for verb, request in [("arm", {"ttl_s": 600}), ("start", {"unit": UNIT}), ("write-unit", {"unit": UNIT, "argv": ["/bin/a"]})]:
+        answer = inside.bad(verb, {"claim": CLAIM, **request})
+        assert (answer["reason"], answer["fired_at"]) == ("connection_lost", "2027-01-15T08:10:00Z")
+        assert answer["restored"][0]["unit"] == PARKED
+    assert state_of(inside, PARKED) == "active"
+    assert inside.good("disarm", {"claim": CLAIM}) == {"disarmed": True}
+    arm(inside)
+
+
+def test_a_late_heartbeat_before_the_tick_is_taken(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(610)
+    assert "deadline" in renew(inside)
+    assert inside.good("deadman")["fired"] is False
+
+
+def test_after_a_reboot_the_walls_clock_counts(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(100)
+    inside.clock.reboot(off_for_s=200)
+    inside.box.set_unit(PARKED, ActiveState="inactive", MainPID="0")
+    assert inside.good("deadman")["fired"] is False
+    inside.clock.pass_(299)
+    assert inside.good("deadman")["fired"] is False
+    inside.clock.pass_(2)
+    answer = inside.good("deadman")
+    assert (answer["fired"], answer["fired_why"]) == (True, "reboot")
+    assert renew(inside)["reason"] == "host_rebooted"
+
+
+def test_after_a_reboot_with_a_wrong_clock_it_waits_no_longer_than_the_whole_time(inside: Inside) -> None:
+    park(inside)
+    inside.clock.reboot(off_for_s=-100_000_000)
+    inside.clock.pass_(579)
+    assert inside.good("deadman")["fired"] is False
+    inside.clock.pass_(1)
+    assert inside.good("deadman")["fired"] is True
+
+
+def test_in_one_boot_nobody_can_move_the_deadline_by_setting_the_clock(inside: Inside) -> None:
+    park(inside)
+    inside.clock.now += 100_000_000
+    assert inside.good("deadman")["fired"] is False
+    inside.clock.now -= 200_000_000
+    inside.clock.up += 600
+    assert inside.good("deadman")["fired"] is True
+
+
+def test_after_a_reboot_a_worker_may_renew(inside: Inside) -> None:
+    park(inside)
+    inside.clock.reboot(off_for_s=60)
+    assert renew(inside)["record"]["boot_id"] == "boot-2"
+    inside.clock.pass_(599)
+    assert inside.good("deadman")["fired"] is False
+
+
+def test_production_that_serves_already_is_accepted(inside: Inside) -> None:
+    park(inside)
+    inside.box.systemctl("start", PARKED)
+    starts = len(inside.box.calls("start"))
+    inside.clock.pass_(600)
+    answer = inside.good("deadman")
+    assert [(one["how"], one["active"]) for one in answer["restored"]] == [("already_active", True)]
+    assert len(inside.box.calls("start")) == starts
+
+
+def test_the_order_is_the_recorded_one_and_one_that_fails_does_not_stop_the_next(inside: Inside) -> None:
+    park(inside, SECOND, PARKED)
+    inside.box.behave(SECOND, start="refuse")
+    inside.clock.pass_(600)
+    answer = inside.good("deadman")
+    assert [(one["unit"], one["how"]) for one in answer["restored"]] == [(SECOND, "failed"), (PARKED, "started")]
+    assert "told to refuse" in answer["restored"][0]["message"]
+    assert answer["restored_at"] is None
+
+
+def test_it_never_gives_up(inside: Inside) -> None:
+    park(inside, SECOND, PARKED)
+    inside.box.behave(SECOND, start="fail")
+    inside.clock.pass_(600)
+    for _ in range(3):
+        inside.clock.pass_(30)
+        answer = inside.good("deadman")
+        assert (answer["fired"], answer["settled"], answer["restored_at"]) == (True, False, None)
+    inside.box.behave(SECOND, start="run")
+    assert [one["active"] for one in inside.good("deadman")["restored"]] == [True, True]
+    assert ["--no-block", SECOND] in inside.box.calls("start")
+    assert [SECOND] in inside.box.calls("reset-failed")
+
+
+def test_production_that_dies_again_soon_is_started_again(inside: Inside) -> None:
+    """As it does where the experiment's GPU memory was not free yet."""
+    park(inside)
+    inside.clock.pass_(600)
+    inside.good("deadman")
+    inside.clock.pass_(60)
+    inside.box.set_unit(PARKED, ActiveState="failed", Result="exit-code")
+    answer = inside.good("deadman")
+    assert (answer["restored"][0]["how"], answer["restored"][0]["active"]) == ("started", True)
+
+
+def test_it_rests_once_production_has_stayed(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    inside.good("deadman")
+    inside.box.set_unit(PARKED, ActiveEnterTimestampMonotonic=str(int(inside.clock.up * 1e6)))
+    inside.clock.pass_(299)
+    assert inside.good("deadman")["settled"] is False
+    inside.clock.pass_(1)
+    assert inside.good("deadman")["settled"] is True
+    assert ["--now", "expctl-deadman.timer"] in inside.box.calls("disable")
+    monkeypatch.setattr(deadman_module, "end_units", None)  # nothing is touched any more
+    assert inside.good("deadman") == {"fired": False, "settled": True}
+
+
+def test_what_somebody_stops_after_it_was_back_stays_stopped(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    inside.good("deadman")
+    inside.box.set_unit(PARKED, ActiveState="inactive", Result="success", MainPID="0")
+    answer = inside.good("deadman")
+    assert (answer["restored"][0]["how"], answer["settled"]) == ("stopped_by_hand", True)
+    assert state_of(inside, PARKED) == "inactive"
+
+
+def test_a_unit_that_starts_slowly_is_waited_for_not_started_twice(inside: Inside) -> None:
+    park(inside)
+    inside.box.behave(PARKED, start="hang")
+    inside.clock.pass_(600)
+    assert inside.good("deadman")["restored"][0]["how"] == "starting"
+    starts = len(inside.box.calls("start"))
+    assert inside.good("deadman")["restored"][0]["active"] is False
+    assert len(inside.box.calls("start")) == starts
+
+
+def test_what_cannot_be_stopped_does_not_keep_production_away(inside: Inside) -> None:
+    park(inside)
+    pid, _ = inside.box.extra_process(UNIT, "VLLM::Worker", immortal=True)
+    inside.clock.pass_(600)
+    assert inside.good("deadman")["restored"][0]["active"] is True
+    assert inside.good("hello")["record"]["left_over"] == [pid]
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"parked": 1}', '{"parked": [{"unit": "../x"}]}', ""])
+def test_an_unreadable_record_brings_back_all_that_may_be_parked(inside: Inside, text: str) -> None:
+    park(inside, SECOND, PARKED)
+    path = inside.box.root / "var/lib/expctl-host/record.json"
+    path.write_text(text)
+    with pytest.raises(Exception, match=r"record\.json"):
+        renew(inside)
+    answer = inside.good("deadman")
+    assert (answer["fired_why"], [one["unit"] for one in answer["restored"]]) == ("record_unreadable", [SECOND, PARKED])
+    assert all(one["active"] for one in answer["restored"])
+    assert path.with_name("record.unreadable.json").read_text() == text
+    assert "record.json" in inside.good("hello")["record"]["note"]["unreadable"]
+
+
+def test_a_record_that_others_could_have_written_is_not_believed(inside: Inside) -> None:
+    park(inside)
+    path = inside.box.root / "var/lib/expctl-host/record.json"
+    forged = json.loads(path.read_text())
+    forged["parked"][0]["unit"] = "sshd.service"
+    path.write_text(json.dumps(forged))
+    path.chmod(0o666)
+    assert [one["unit"] for one in inside.good("deadman")["restored"]] == [PARKED]
+
+
+def test_without_a_config_the_record_is_enough(inside: Inside) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    context = context_for(inside.places, inside.caller, NOTHING, inside.clock)
+    assert helper.answer("deadman", {}, context)["restored"][0]["active"] is True
+
+
+def test_without_config_and_record_it_says_so_and_comes_again(inside: Inside) -> None:
+    park(inside)
+    path = inside.box.root / "var/lib/expctl-host/record.json"
+    path.write_text("{")
+    context = context_for(inside.places, inside.caller, NOTHING, inside.clock)
+    with pytest.raises(deadman_module.Refused, match="does not say either"):
+        helper.answer("deadman", {}, context)
+    assert path.read_text() == "{"
+
+
+def test_a_full_disk_does_not_keep_production_away(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(State, "save", full)
+    assert inside.good("deadman")["restored"][0]["active"] is True
+
+
+def test_a_frozen_call_does_not_keep_production_away(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    monkeypatch.setattr(deadman_module, "LOCK_PATIENCE_S", 0.1)
+    with inside.context().state.working():
+        assert inside.good("deadman")["restored"][0]["active"] is True
+
+
+def test_a_deadman_that_waited_while_everything_was_brought_back_does_nothing(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    park(inside)
+    inside.clock.pass_(600)
+    monkeypatch.setattr(deadman_module, "_hold", lambda held, lock: inside.context().state.forget())  # noqa: ARG005
+    starts = len(inside.box.calls("start"))
+    inside.good("deadman")
+    assert len(inside.box.calls("start")) == starts
+    assert inside.good("hello")["record"] is None
+
+
+def test_nothing_armed_nothing_done(inside: Inside) -> None:
+    assert inside.good("deadman") == {"fired": False, "settled": False}
+
+
+def test_restoring_by_request(inside: Inside) -> None:
+    park(inside, SECOND, PARKED)
+    answer = inside.good("restore", {"claim": CLAIM})
+    assert [(one["unit"], one["active"]) for one in answer["restored"]] == [(SECOND, True), (PARKED, True)]
+    assert (answer["all_active"], answer["stopped"], answer["left_over"]) == (True, [UNIT], [])
+    assert state_of(inside, UNIT) == "inactive"
+    assert inside.good("hello")["armed"] is True
+    assert inside.good("disarm", {"claim": CLAIM}) == {"disarmed": True}
+    assert not list((inside.box.root / "etc/systemd/system").glob("expctl-deadman*"))
+    assert inside.good("disarm", {"claim": CLAIM}) == {"disarmed": False}
+
+
+def test_restoring_tells_of_what_does_not_start(inside: Inside) -> None:
+    park(inside, SECOND, PARKED)
+    inside.box.behave(SECOND, start="fail")
+    answer = inside.good("restore", {"claim": CLAIM})
+    assert (answer["all_active"], [one["how"] for one in answer["restored"]]) == (False, ["failed", "started"])
+    assert answer["restored"][0]["show"]["Result"] == "exit-code"
+    refusal = inside.bad("disarm", {"claim": CLAIM})
+    assert (refusal["reason"], refusal["units"]) == ("remote_command_failed", [SECOND])
+    assert inside.good("hello")["armed"] is True
+    assert inside.good("disarm", {"claim": CLAIM, "force": True}) == {"disarmed": True}
+
+
+def test_restoring_needs_a_record_and_the_claim(inside: Inside) -> None:
+    assert inside.bad("restore", {"claim": CLAIM})["reason"] == "remote_command_failed"
+    park(inside)
+    assert inside.bad("restore", {"claim": {**CLAIM, "service": OTHER_SERVICE}})["reason"] == "claim_lost"
+    assert inside.good("restore", {"claim": claim(9, "worker@new")})["all_active"] is True
+
+
+def test_the_dead_man_as_a_program(box: Box) -> None:
+    box.systemctl("start", PARKED)
+    sha256 = box.good("source", {"unit": PARKED})["sha256"]
+    box.good("arm", {"claim": CLAIM, "ttl_s": 2, "record": {"parked": [{"unit": PARKED, "sha256": sha256}]}})
+    box.good("stop", {"claim": CLAIM, "unit": PARKED})
+    kept = box.root / "var/lib/expctl-host/record.json"
+    record = json.loads(kept.read_text())
+    kept.write_text(json.dumps({**record, "deadline_since_boot": 0.0}))
+    box.write("etc/expctl-host.json", "no config any more")
+    answer = box.good("deadman")
+    assert (answer["fired_why"], answer["restored"][0]["active"]) == ("deadline", True)

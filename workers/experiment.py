@@ -1,0 +1,137 @@
+"""One experiment on a claimed host: from its row to its ending."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.domain.engine_spec import EndpointEngine
+from service.domain.errors import ClaimLost, UsageError
+from service.domain.host_config import HostConfig
+from service.domain.reasons import Reason
+from service.domain.spec import Spec
+from service.domain.status import Outcome
+from service.store import experiments
+from service.store.hosts import Lease
+from service.store.tables import ExperimentRow
+from workers.clock import SystemClock
+from workers.curfew import Curfew
+from workers.engines.base import Engine, HostDefaults
+from workers.engines.registry import make_engine
+from workers.heart import Heart
+from workers.hosts.base import Host, HostError
+from workers.masking import Mask
+from workers.reaching import Reach, base_command
+from workers.recorder import StoreRecorder
+from workers.runner import Ending, run
+from workers.steps.base import HandOver, StepContext
+from workers.unitname import unit_name
+from workers.worker import Worker
+
+log = structlog.get_logger()
+
+MOST_RECOVERIES = 20
+"""An experiment that takes its worker down each time must not do so for ever."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where experiments are run: a claimed host, and who claims it."""
+
+    worker: Worker
+    lease: Lease
+    heart: Heart
+    config: HostConfig
+    reach: Reach
+    curfew: Curfew
+
+    def work(self, row: ExperimentRow) -> Ending | None:
+        """Take one experiment from here to its end. None where it was queued again."""
+        mask = Mask(self._secrets(row))
+        recorder = StoreRecorder(
+            self.worker.database, self.lease, self.heart, self.worker.stop, row.id or 0, row.attempt, mask, curfew=self.curfew
+        )
+        host = self.reach.host(recorder.check_claim, self.config.dead_man + 120)
+        try:
+            ending = self._run(row, host, recorder)
+        except UsageError as error:
+            ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
+            self._stop_unit_of(row, host, recorder)
+        except HostError as error:
+            ending = Ending(Outcome.FAILED, Reason(error.reason), error.evidence, error.evidence)
+            self._stop_unit_of(row, host, recorder)
+        except (HandOver, ClaimLost, SQLAlchemyError):
+            # Not this experiment's fault: it is adopted by whoever holds the host next.
+            raise
+        except Exception as error:
+            # Our own mistake ends this experiment, not the night.
+            log.exception("unexpected error", experiment=row.id)
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            ending = Ending(
+                Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}"
+            )
+            self._stop_unit_of(row, host, recorder)
+        shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
+        return None if self._write_ending(row, shown) else shown
+
+    def _run(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> Ending:
+        if row.recoveries <= MOST_RECOVERIES:
+            return run(self._context(row, host, recorder), recorder)
+        self._stop_unit_of(row, host, recorder)
+        return Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"its worker was lost {row.recoveries} times; it is not tried again")
+
+    def _secrets(self, row: ExperimentRow) -> list[str]:
+        """What the spec refers to and must never show: today the API key."""
+        reference = str(row.spec.get("engine", {}).get("api_key") or "")
+        found = self.worker.environ.get(reference.removeprefix("env:")) if reference else None
+        return [found] if found else []
+
+    def _write_ending(self, row: ExperimentRow, ending: Ending) -> bool:
+        """Whether it was queued again."""
+        log.info("ended", experiment=row.id, outcome=ending.outcome, reason=ending.reason, detail=ending.detail)
+        with self.worker.database.write() as session:
+            if (
+                ending.outcome == Outcome.FAILED
+                and ending.reason
+                and experiments.requeue(session, self.lease, row.id or 0, ending.reason, ending.detail)
+            ):
+                return True
+            experiments.finish(session, self.lease, row.id or 0, ending.outcome, ending.reason, ending.detail, ending.evidence)
+        return False
+
+    def _context(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> StepContext:
+        spec = Spec.model_validate(row.spec)
+        defaults = HostDefaults(experiment_port=self.config.experiment_port, executables=dict(self.config.executables))
+        engine = make_engine(spec, defaults, self.worker.environ, base_command(spec, host))
+        launch = engine.launch()
+        port = launch.port if launch else 0
+        return StepContext(
+            experiment_id=row.id or 0,
+            spec=spec,
+            unit=unit_name(row.id or 0, spec.name),
+            port=port,
+            address=self._address(spec, engine, port),
+            host=host,
+            engine=engine,
+            recorder=recorder,
+            clock=SystemClock(self.worker.stop),
+            production=tuple(self.config.park),
+            run_as=self.config.run_as,
+        )
+
+    def _address(self, spec: Spec, engine: Engine, port: int) -> str:
+        if isinstance(spec.engine, EndpointEngine) or not engine.owns_process:
+            return str(getattr(spec.engine, "base_url", ""))
+        return f"{self.reach.address}:{port}"
+
+    def _stop_unit_of(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> None:
+        """Stop what an experiment left running, unless somebody else has the host by now: then it is theirs."""
+        recorder.confirm()
+        try:
+            host.stop_unit(unit_name(row.id or 0, row.name))
+        except HostError as error:
+            log.warning("the unit could not be stopped", experiment=row.id, why=str(error))

@@ -1,0 +1,138 @@
+"""A unit's log lines, in bounded pieces, read on by cursor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import selectors
+import subprocess
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from workers.hosts.helper.context import Context
+from workers.hosts.helper.programs import ENVIRONMENT, end, run
+from workers.hosts.helper.refusals import REMOTE_COMMAND_FAILED, Refused
+from workers.hosts.helper.request import CURSOR, INVOCATION, Fields
+from workers.hosts.helper.systemd import living
+
+READ_S = 20.0
+SYNC_S = 5.0
+ENTRY_BYTES = 8 * 1_048_576
+"""The longest entry, as JSON, that is read; of a longer one only the place is kept."""
+PIECE_BYTES = 65_536
+ITS_CURSOR = re.compile(r'"__CURSOR"\s*:\s*"([^"]{1,500})"')
+
+
+def journal(context: Context, fields: Fields) -> dict[str, Any]:
+    """Lines of one invocation of a unit after a cursor. `gap`: what stood at the cursor is no longer kept, so lines may be missing."""
+    unit = context.config.known_unit(str(fields.take("unit")))
+    invocation, cursor = fields.text_or_none("invocation_id", INVOCATION), fields.text_or_none("cursor", CURSOR)
+    limit_bytes = fields.integer("limit_bytes", 1024, 4 * 1_048_576, 262_144)
+    fields.done()
+    show = context.systemd.show(unit)
+    invocation = invocation or show.get("InvocationID") or None
+    if invocation is None:
+        return {"lines": [], "cursor": cursor or "", "at_end": True, "gap": False, "invocation_id": ""}
+    if not living(show):
+        # The last words of a program that died a moment ago are still on their way.
+        with contextlib.suppress(Refused):  # a busy disk; then they come with the next piece
+            run([context.places.program("journalctl"), "--sync"], SYNC_S)
+    return {**_read(_command(context, unit, invocation, cursor), cursor, limit_bytes), "invocation_id": invocation}
+
+
+def _command(context: Context, unit: str, invocation: str, cursor: str | None) -> list[str]:
+    # Each is a whole argument of its form: nothing in it can become another option.
+    return [
+        context.places.program("journalctl"),
+        *("--no-pager", "--quiet", "--output=json", "--all", "--output-fields=MESSAGE"),
+        *([] if cursor is None else [f"--cursor={cursor}"]),
+        *(f"_SYSTEMD_UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"),
+        # systemd's own words on the unit carry other fields; from anybody but systemd they would be forged.
+        *("+", "_PID=1", f"UNIT={unit}", f"INVOCATION_ID={invocation}"),
+    ]
+
+
+def _read(argv: list[str], cursor: str | None, limit_bytes: int) -> dict[str, Any]:
+    lines: list[str] = []
+    size, place, gap, at_end, first = 0, cursor, False, True, True
+    for entry in _entries(argv):
+        its_cursor, texts = _parsed(entry)
+        if first and cursor is not None:
+            first = False
+            if its_cursor == cursor:  # it was read the last time
+                continue
+            gap = True
+        size += sum(len(text.encode()) + 1 for text in texts)
+        if size > limit_bytes and lines:
+            at_end = False
+            break
+        lines += texts
+        place = its_cursor or place
+    # Not even the entry at the cursor is there any more.
+    gap = gap or (first and cursor is not None)
+    return {"lines": lines, "cursor": place or "", "at_end": at_end, "gap": gap}
+
+
+def _parsed(entry: str) -> tuple[str, list[str]]:
+    try:
+        value = json.loads(entry)
+    except ValueError:
+        match = ITS_CURSOR.search(entry)
+        return (match.group(1) if match else ""), ["[an entry that is too long is left out]"]
+    message = value.get("MESSAGE")
+    # A field that stands several times is a list of texts, one with control characters a list of bytes.
+    several = isinstance(message, list) and not all(isinstance(one, int) for one in message)
+    texts = [_message(one) for one in (message if several else [message])]
+    # A bar that redraws itself with carriage returns is one line for the journal, and many for people.
+    return str(value.get("__CURSOR", "")), [line for text in texts for line in _split(text)]
+
+
+def _split(text: str) -> list[str]:
+    pieces = re.split(r"\r\n|\n|\r", text)
+    return [piece for piece in pieces if piece] or [""]
+
+
+def _message(message: Any) -> str:
+    if isinstance(message, list):
+        message = bytes(one & 0xFF for one in message if isinstance(one, int)).decode("utf-8", "replace")
+    # Half surrogates and NULs are no text to anybody who reads on.
+    return str(message or "").encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+
+
+def _entries(argv: list[str]) -> Iterator[str]:
+    """What journalctl prints, entry by entry, until nobody wants more. Refused where it fails or is silent for too long."""
+    with subprocess.Popen(  # noqa: S603 - an absolute path and words, no shell
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd="/", start_new_session=True
+    ) as process:
+        try:
+            for entry in _lines(process):
+                yield entry.decode("utf-8", "replace")
+            if process.wait(READ_S) != 0:
+                said = process.stderr.read(1000).decode("utf-8", "replace") if process.stderr else ""
+                raise Refused(REMOTE_COMMAND_FAILED, f"journalctl ended with status {process.returncode}: {said.strip()}")
+        finally:
+            end(process)
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    stream = process.stdout
+    if stream is None:
+        return
+    begun = bytearray()
+    deadline = time.monotonic() + READ_S
+    with selectors.DefaultSelector() as waiting:
+        waiting.register(stream, selectors.EVENT_READ)
+        while True:
+            if not waiting.select(max(0.0, deadline - time.monotonic())):
+                raise Refused(REMOTE_COMMAND_FAILED, f"journalctl did not answer within {READ_S:.0f} s")
+            piece = stream.read1(PIECE_BYTES)  # type: ignore[attr-defined]  # a pipe is buffered, its type does not say so
+            if not piece:
+                return
+            *whole, rest = piece.split(b"\n")
+            for line in whole:
+                yield bytes(begun + line)
+                begun.clear()
+            if len(begun) < ENTRY_BYTES:
+                begun += rest

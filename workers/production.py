@@ -1,0 +1,241 @@
+"""Production: park what serves on a host, bring exactly that back, and prove that it serves.
+
+Both may be cut at any point and are taken up again from what was written down: every act here may be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import structlog
+
+from service.domain.events import EventType
+from service.domain.host_config import HostConfig
+from service.domain.reasons import Reason
+from workers.hosts.base import DeadManFired, HostError, ParkedUnit, ProductionHost, RestoredUnit, UnitPhase
+from workers.serving import Serving, serves, survey
+
+log = structlog.get_logger()
+
+POLL_S = 5.0
+GPU_PATIENCE_S = 120.0
+"""How long GPUs may take to become free before production is started all the same: it may manage, and waiting longer does not help."""
+SHOWN = 500
+
+
+class Book(Protocol):
+    """What a shift writes down, and where it learns that it should stop."""
+
+    def check(self) -> None:
+        """Raise HandOver or ClaimLost where there is cause."""
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; may end early."""
+
+    def parked(self) -> dict[str, Any]:
+        """What is known of the parked production."""
+
+    def note(self, phase: str | None = None, **parked: Any) -> None:
+        """Write down how far parking or restoring is."""
+
+    def emit(self, kind: EventType, **data: Any) -> None:
+        """Tell what happened."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+
+    def block(self, why: str | None) -> None:
+        """Let nothing start on the host, or let it again."""
+
+
+class NotParked(Exception):
+    """Production could not be parked. `touched` is true where some of it was stopped, so that it has to be restored."""
+
+    def __init__(self, reason: str, detail: str, *, touched: bool) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason, self.detail, self.touched = reason, detail, touched
+
+
+@dataclass(frozen=True)
+class Production:
+    """The units that serve on one host by day."""
+
+    host: ProductionHost
+    config: HostConfig
+    address: str
+    """Where the host's servers are reached, without a port."""
+    headers: Mapping[str, str]
+    book: Book
+
+    def park(self) -> None:
+        """Stop production, with everything in place that brings it back. NotParked where that is not possible."""
+        units = self._known() or self._survey()
+        names = [unit.name for unit in units]
+        touched = bool(self.book.parked().get("armed"))
+        try:
+            self.host.arm(self.config.dead_man, [ParkedUnit(unit.name, unit.sha256, unit.live_argv) for unit in units])
+            self.book.note(armed=True)
+            touched = True
+            for name in reversed(names):
+                self.book.check()
+                self.host.stop_unit(name, grace_s=120.0)
+            living = self.host.running(names)
+        except DeadManFired as fired:
+            raise NotParked(fired.reason, fired.evidence, touched=True) from fired
+        except HostError as error:
+            raise NotParked(error.reason, error.evidence, touched=touched) from error
+        if living:
+            raise NotParked(Reason.PRODUCTION_STARTED_BY_HAND, f"{', '.join(living)} was started while it was parked", touched=True)
+        self.book.note("parked", parked_at=self.book.now())
+        self.book.emit(EventType.PRODUCTION_PARKED, units=names, proven={unit.name: unit.detail for unit in units})
+
+    def restore(self) -> None:
+        """End what is ours, start what was parked, wait until it serves. Does not return before production is back.
+
+        Where it takes longer than `restore_timeout`, the alarm is raised once, the host is blocked, and it is tried on.
+        """
+        self._begin_restoring()
+        self._make_room()
+        since = self.book.now()
+        units = self._known()
+        while True:
+            self.book.check()
+            missing = self._missing(units)
+            if not missing:
+                break
+            if self.book.now() - since > self.config.restore_timeout:
+                self._alarm(missing)
+            self.book.wait(POLL_S)
+        self._settle(units)
+
+    def _known(self) -> list[Serving]:
+        return [Serving.from_json(unit) for unit in self.book.parked().get("units", [])]
+
+    def _survey(self) -> list[Serving]:
+        """What serves now; written down before anything is touched."""
+        try:
+            units = survey(self.host, self.config, self.address, self.headers)
+            boot_id = self.host.unit(self.config.park[0]).boot_id
+        except HostError as error:
+            raise NotParked(error.reason, error.evidence, touched=False) from error
+        self._hook("before_park", self.config.hooks.before_park)
+        self.book.note("parking", units=[asdict(unit) for unit in units], boot_id=boot_id)
+        return units
+
+    def _hook(self, name: str, argv: list[str]) -> None:
+        """NotParked where it does not end with 0."""
+        if not argv:
+            return
+        environ = {**os.environ, "EXPCTL_HOST": self.host.name}
+        try:
+            done = subprocess.run(  # noqa: S603 - the host's own setting, made by an admin
+                argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=self.config.hooks.timeout, check=False
+            )
+            said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-SHOWN:]
+            failed = "" if done.returncode == 0 else f"ended with status {done.returncode}: {said}"
+        except subprocess.TimeoutExpired:
+            failed = f"did not end within {self.config.hooks.timeout:.0f} s"
+        except OSError as error:
+            failed = f"could not be started: {error}"
+        if failed:
+            raise NotParked(Reason.HOOK_FAILED, f"{name} ({argv[0]}) {failed}", touched=False)
+
+    def _begin_restoring(self) -> None:
+        self.book.note("restoring")
+        if self.book.parked().get("restoring_since") is None:
+            self.book.note(restoring_since=self.book.now())
+
+    def _make_room(self) -> None:
+        """End every unit of ours and give the GPUs a while. Whatever fails here, production is started all the same."""
+        trouble: list[str] = []
+        try:
+            for state in self.host.units():
+                if state.phase == UnitPhase.ACTIVE or state.left_over_pids:
+                    self.book.check()
+                    self.host.stop_unit(state.name)
+        except HostError as error:
+            trouble.append(error.evidence)
+        deadline = self.book.now() + GPU_PATIENCE_S
+        while not self.host.running([unit.name for unit in self._known()]):
+            held = self._held()
+            if not held:
+                break
+            if self.book.now() > deadline:
+                trouble.append(held)
+                break
+            self.book.check()
+            self.book.wait(1.0)
+        if trouble:
+            self.book.note(not_clean="; ".join(trouble))
+
+    def _held(self) -> str:
+        """Who holds GPUs, in words; empty where they are free, or where nothing can be known by waiting."""
+        reading = self.host.gpus()
+        if not reading.known or reading.no_gpus:
+            return ""
+        return ", ".join(f"pid {one.pid} {one.name or 'unknown'} of {one.owner or 'unknown'}" for one in reading.holders)
+
+    def _missing(self, units: list[Serving]) -> list[str]:
+        """What does not serve yet, in words; starts what does not even run."""
+        if not units:
+            return []
+        try:
+            restored = self.host.restore()
+        except HostError as error:
+            return [error.evidence]
+        return [self._in_words(unit) for unit in restored if not unit.active] or self._unproven(units)
+
+    def _in_words(self, unit: RestoredUnit) -> str:
+        return f"{unit.name} is not active{f' ({unit.message})' if unit.message else ''}"
+
+    def _unproven(self, units: list[Serving]) -> list[str]:
+        """Units that run and do not answer with a token."""
+        while True:
+            self.book.check()
+            waiting = [(unit, serves(self.host, unit, self.headers)) for unit in units]
+            silent = [f"{unit.name}: {answer.detail}" for unit, answer in waiting if not answer.ready]
+            if not silent or self.host.running([unit.name for unit in units]) != tuple(unit.name for unit in units):
+                return silent
+            since = self.book.parked().get("restoring_since") or self.book.now()
+            if self.book.now() - since > self.config.restore_timeout:
+                return silent
+            self.book.wait(POLL_S)
+
+    def _alarm(self, missing: list[str]) -> None:
+        if self.book.parked().get("not_restored_at") is None:
+            why = "; ".join(missing)
+            self.book.note(not_restored_at=self.book.now())
+            self.book.block(f"NOT RESTORED: {why}")
+            self.book.emit(EventType.PRODUCTION_NOT_RESTORED, units=self.config.park, why=why, tried_for_s=self.config.restore_timeout)
+
+    def _settle(self, units: list[Serving]) -> None:
+        parked = self.book.parked()
+        after_s = round(self.book.now() - float(parked.get("restoring_since") or self.book.now()), 1)
+        away_s = round(self.book.now() - float(parked.get("parked_at") or self.book.now()), 1)
+        self.host.disarm(force=not units)
+        if parked.get("not_restored_at") is not None:
+            self.book.block(None)
+        if parked.get("restored_at") is None:
+            # Before the event, so that whoever reads of it finds the figures.
+            self.book.note(restored_at=self.book.now(), restored_after_s=after_s, away_s=away_s)
+            changed = [unit.name for unit in units if not self._as_before(unit)]
+            proof = {unit.name: serves(self.host, unit, self.headers).detail for unit in units}
+            extra = {key: parked[key] for key in ("not_clean", "given_back_by_host") if parked.get(key)}
+            self.book.emit(
+                EventType.PRODUCTION_RESTORED,
+                units=[unit.name for unit in units], after_s=after_s, away_s=away_s, proof=proof, changed=changed, **extra,
+            )  # fmt: skip
+        try:
+            self._hook("after_restore", self.config.hooks.after_restore)
+        except NotParked as failed:
+            self.book.note(after_restore=failed.detail)
+            log.warning("hook failed", host=self.host.name, why=failed.detail)
+
+    def _as_before(self, unit: Serving) -> bool:
+        """The same files, and the same command line as far as it can still be read."""
+        source = self.host.source(unit.name)
+        return source.sha256 == unit.sha256 and (not source.live_argv or not unit.live_argv or source.live_argv == unit.live_argv)

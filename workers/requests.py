@@ -1,0 +1,178 @@
+"""What somebody wants done on a host: done by the host's worker, since nobody else reaches the host."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from service.domain.host_config import HostConfig
+from service.domain.host_requests import InstallArgs, RequestKind, TrustArgs
+from service.domain.reasons import RULES, Reason
+from service.store import hostrequests
+from service.store.database import Database
+from service.store.hosts import Lease
+from service.store.tables import HostRequestRow
+from workers.checking import Checks
+from workers.hosts.base import HostError
+from workers.hosts.helper.assemble import assemble, default_config, sudoers_line
+from workers.hosts.helper_client import PATH
+from workers.hosts.host_keys import fetch_host_keys, pins_of_destination, trust
+from workers.hosts.known_hosts import HostKey
+from workers.hosts.ssh_destination import DestinationError, Route, resolve
+from workers.reaching import Reach
+
+log = structlog.get_logger()
+
+CONFIG_PATH = "/etc/expctl-host.json"
+INSTALL = """set -eu
+umask 077
+new=$(mktemp /usr/local/sbin/.expctl-host.XXXXXX)
+trap 'rm -f "$new"' EXIT
+cat > "$new"
+chmod 0755 "$new"
+chown root:root "$new"
+"$new" --version > /dev/null
+mv -f "$new" /usr/local/sbin/expctl-host
+trap - EXIT
+"""
+WRITE_CONFIG = """set -eu
+umask 022
+new=$(mktemp /etc/.expctl-host.XXXXXX)
+cat > "$new"
+chmod 0644 "$new"
+mv -f "$new" /etc/expctl-host.json
+"""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of a request."""
+
+    ok: bool
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Answers the requests of one claimed host."""
+
+    database: Database
+    lease: Lease
+    config: HostConfig
+    environ: Mapping[str, str]
+    reach: Reach
+
+    def take(self) -> HostRequestRow | None:
+        """The next one that waits."""
+        with self.database.write() as session:
+            return hostrequests.take(session, self.lease)
+
+    def put(self, row: HostRequestRow, answer: Answer) -> None:
+        """Write its answer down."""
+        log.info("answered", host=self.lease.host, kind=row.kind, ok=answer.ok)
+        with self.database.write() as session:
+            hostrequests.answer(session, self.lease, row.id or 0, ok=answer.ok, answer=answer.data)
+
+    def carry_out(self, row: HostRequestRow) -> Answer:
+        """Do what is asked, rehearsals apart: these are shifts."""
+        try:
+            if row.kind == RequestKind.CHECK:
+                checks = Checks(self.lease.host, self.config, self.reach, self.environ).run()
+                return Answer(all(check["ok"] is not False for check in checks), {"checks": checks})
+            if row.kind == RequestKind.TRUST:
+                return self._trust(TrustArgs.model_validate(row.args))
+            return self._install(InstallArgs.model_validate(row.args))
+        except HostError as error:
+            return refusal(error.reason, error.evidence)
+
+    def _trust(self, args: TrustArgs) -> Answer:
+        route = self._route()
+        for stage in route.stages():
+            keys = fetch_host_keys(stage)
+            shown = _shown(stage, keys)
+            wanted = tuple(key for key in keys if key.fingerprint in args.pin)
+            if wanted:
+                trust(stage, wanted, replace=True)
+                shown = _shown(stage, keys)
+            if stage.destination == route.destination or not any(key["known"] == "pinned" for key in shown):
+                # A machine behind one that is not trusted yet cannot be looked at.
+                missing = [pin for pin in args.pin if pin not in {key.fingerprint for key in keys}]
+                if missing:
+                    return Answer(False, {"keys": shown, "error": f"{stage.destination} does not show {', '.join(missing)}"})
+                return Answer(True, {"keys": shown})
+        raise HostError(Reason.HOST_UNREACHABLE, f"{self.config.ssh} leads nowhere")
+
+    def _route(self) -> Route:
+        known_hosts, ssh_config = self.environ.get("EXPCTL_KNOWN_HOSTS"), self.environ.get("EXPCTL_SSH_CONFIG")
+        try:
+            return resolve(self.config.ssh or "", Path(ssh_config) if ssh_config else None, Path(known_hosts) if known_hosts else None)
+        except DestinationError as error:
+            raise HostError(Reason.HOST_UNREACHABLE, str(error)) from error
+
+    def _install(self, args: InstallArgs) -> Answer:
+        text = assemble()
+        user = args.user or self._login()
+        config = default_config(parked=self.config.park, run_as=[self.config.run_as] if self.config.run_as else [])
+        answer: dict[str, Any] = {
+            "installed": False,
+            "path": PATH,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "sudoers": "" if user == "root" else sudoers_line(user),
+            "config_path": CONFIG_PATH,
+            "config": config,
+            "commands": _by_hand(user),
+            "text": text,
+        }
+        if not args.apply:
+            return Answer(True, answer)
+        if self._run(["id", "-u"]).strip() != "0":
+            why = f"the worker logs in as {user}, and only root may install it"
+            return Answer(False, {**answer, "error": why, "remedy": "let an admin run the commands"})
+        self._run(["/bin/sh", "-c", INSTALL], text)
+        self._run(["/bin/sh", "-c", WRITE_CONFIG], config)
+        return Answer(True, {**answer, "installed": True})
+
+    def _login(self) -> str:
+        return self._route().destination.user if self.config.ssh else self._run(["id", "-un"]).strip()
+
+    def _run(self, argv: list[str], text: str = "") -> str:
+        done = self.reach.transport().run(argv, stdin=text.encode())
+        if not done.ok:
+            said = done.stderr.decode("utf-8", "replace").strip()
+            raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{argv[0]} ended with {done.exit_status or done.signal}: {said}")
+        return done.stdout.decode("utf-8", "replace")
+
+
+def refusal(reason: str, evidence: str) -> Answer:
+    """An answer that says what went wrong, and what to do."""
+    rule = RULES[Reason(reason)]
+    return Answer(False, {"error": f"{rule.sentence}: {evidence}", "reason": reason, "remedy": rule.remedy})
+
+
+def _shown(stage: Route, keys: tuple[HostKey, ...]) -> list[dict[str, str]]:
+    pins = pins_of_destination(stage)
+    known = {pin.key for pin in pins.trusted + pins.elsewhere}
+    return [
+        {
+            "type": key.kind,
+            "fingerprint": key.fingerprint,
+            "host": stage.destination.key_name,
+            "known": "pinned" if key in known else "changed" if key.kind in pins.kinds else "unknown",
+        }
+        for key in keys
+    ]
+
+
+def _by_hand(user: str) -> list[str]:
+    lines = [
+        f"install -o root -g root -m 0755 expctl-host {PATH}",
+        f"install -o root -g root -m 0644 expctl-host.json {CONFIG_PATH}",
+    ]
+    if user != "root":
+        lines.append("echo 'THE SUDOERS LINE' > /etc/sudoers.d/expctl && chmod 0440 /etc/sudoers.d/expctl && visudo -c")
+    return lines

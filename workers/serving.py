@@ -1,0 +1,105 @@
+"""What serves on a host by day: how it is found, and what proves that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from service.domain.host_config import HostConfig
+from service.domain.reasons import Reason
+from workers.engines.base import Readiness
+from workers.engines.readiness import probe
+from workers.hosts.base import Host, HostError, ProductionHost, UnitPhase, UnitSource
+
+DEFAULT_PORTS = (("sglang", 30000), ("llama-server", 8080), ("vllm", 8000))
+"""Program -> port where its command line names none."""
+TOKEN_S = 60.0
+
+
+@dataclass(frozen=True)
+class Serving:
+    """One unit of production, as it was before anything was touched."""
+
+    name: str
+    sha256: str
+    """Of its files."""
+    live_argv: tuple[str, ...]
+    base_url: str | None
+    """Its OpenAI API; None where it has none that we know of: then running is all that can be proven."""
+    port: int | None
+    model: str
+    proven: bool
+    """A token came back before it was parked."""
+    detail: str
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Serving:
+        """As it was written down."""
+        return cls(**{**data, "live_argv": tuple(data["live_argv"])})
+
+
+def survey(host: ProductionHost, config: HostConfig, address: str, headers: Mapping[str, str]) -> list[Serving]:
+    """The units of production that run, in the order of the settings. HostError where parking them would not be safe."""
+    found = []
+    for name in config.park:
+        source = host.source(name)
+        _safe_to_park(source)
+        if host.unit(name).phase == UnitPhase.ACTIVE:
+            found.append(_look(host, config, address, headers, source))
+    return found
+
+
+def _safe_to_park(source: UnitSource) -> None:
+    show = source.properties
+    if show.get("LoadState") != "loaded":
+        raise HostError(
+            Reason.STALE_UNIT_DEFINITION, f"{source.name} is {show.get('LoadState') or 'unknown'}: there is no such unit to park"
+        )
+    if show.get("NeedDaemonReload") == "yes":
+        why = f"{source.name} was edited and not reloaded: started again, it would not be what serves now. Run systemctl daemon-reload"
+        raise HostError(Reason.STALE_UNIT_DEFINITION, why)
+    if show.get("TriggeredBy"):
+        why = f"{source.name} is started by {show['TriggeredBy']} as soon as somebody asks for it; parking it would not last"
+        raise HostError(Reason.STALE_UNIT_DEFINITION, why)
+
+
+def _look(host: Host, config: HostConfig, address: str, headers: Mapping[str, str], source: UnitSource) -> Serving:
+    port = port_of(source.live_argv)
+    base = config.production_address or (f"{address}:{port}" if port else None)
+    made = Serving(source.name, source.sha256, source.live_argv, f"{base}/v1" if base else None, port, "", proven=False, detail="it runs")
+    if made.base_url is None:
+        return made
+    answer = serves(host, made, headers)
+    model = answer.models[0] if answer.models else ""
+    return Serving(
+        made.name, made.sha256, made.live_argv, made.base_url, port, model, proven=answer.ready,
+        detail=answer.detail if answer.ready else f"it did not serve: {answer.detail}",
+    )  # fmt: skip
+
+
+def serves(host: Host, unit: Serving, headers: Mapping[str, str]) -> Readiness:
+    """One look: the unit itself owns the port, its model is listed, and one token came back."""
+    if unit.base_url is None:
+        return Readiness(ready=True, detail="it runs; it has no API that could be asked")
+    if unit.port is not None:
+        owner = host.port_owner(unit.port)
+        if owner is None:
+            return Readiness(ready=False, detail=f"nobody listens on port {unit.port}")
+        if owner.shared or owner.service not in {None, unit.name}:
+            return Readiness(ready=False, detail=f"port {unit.port} is owned by pid {owner.pid} ({owner.command}), not by {unit.name}")
+    answer = probe(unit.base_url, unit.model, headers, TOKEN_S)
+    if not unit.model and len(answer.models) > 1:
+        return probe(unit.base_url, answer.models[0], headers, TOKEN_S)
+    return answer
+
+
+def port_of(argv: Sequence[str]) -> int | None:
+    """The port that a command line names, else the default one of the server that it starts."""
+    for index, word in enumerate(argv):
+        name, _, value = word.partition("=")
+        if name == "--port":
+            text = value or (argv[index + 1] if index + 1 < len(argv) else "")
+            return int(text) if text.isdecimal() else None
+    line = " ".join(argv).lower()
+    return next((port for program, port in DEFAULT_PORTS if program in line), None)

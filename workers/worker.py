@@ -1,0 +1,23 @@
+"""Who works, on what, and how it is asked to go."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from service.store.database import Database
+from service.store.hosts import HEARTBEAT_S, LEASE_S
+
+
+@dataclass(frozen=True)
+class Worker:
+    """One worker process."""
+
+    database: Database
+    owner: str
+    data_dir: Path
+    environ: dict[str, str] = field(repr=False)
+    stop: threading.Event
+    lease_s: float = LEASE_S
+    heartbeat_s: float = HEARTBEAT_S
