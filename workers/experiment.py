@@ -120,7 +120,7 @@ class Bench:
             recorder=recorder,
             clock=SystemClock(self.worker.stop),
             production=tuple(self.config.park),
-            run_as=self.config.run_as,
+            run_as=host.run_as if self.config.units == "systemd" else None,
         )
 
     def _address(self, spec: Spec, engine: Engine, port: int) -> str:

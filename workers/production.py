@@ -16,6 +16,7 @@ import structlog
 from service.domain.events import EventType
 from service.domain.host_config import HostConfig
 from service.domain.reasons import Reason
+from service.store.hosts import NOT_RESTORED
 from workers.hosts.base import DeadManFired, HostError, ParkedUnit, ProductionHost, RestoredUnit, UnitPhase
 from workers.serving import Serving, serves, survey
 
@@ -209,7 +210,7 @@ class Production:
         if self.book.parked().get("not_restored_at") is None:
             why = "; ".join(missing)
             self.book.note(not_restored_at=self.book.now())
-            self.book.block(f"NOT RESTORED: {why}")
+            self.book.block(f"{NOT_RESTORED}: {why}")
             self.book.emit(EventType.PRODUCTION_NOT_RESTORED, units=self.config.park, why=why, tried_for_s=self.config.restore_timeout)
 
     def _settle(self, units: list[Serving]) -> None:

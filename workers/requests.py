@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,8 @@ class Requests:
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
             "sudoers": "" if user == "root" else sudoers_line(user),
             "config_path": CONFIG_PATH,
-            "config": config,
+            "config": json.loads(config),
+            "config_text": config,
             "commands": _by_hand(user),
             "text": text,
         }

@@ -16,6 +16,7 @@ from expctl.views.queue import span
 
 Json = dict[str, Any]
 
+DURATIONS = ("close_after", "dead_man", "restore_timeout")
 SIGNS = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("unknown", "yellow")}
 
 
@@ -91,8 +92,13 @@ def _facts(host: Json) -> Iterable[tuple[str, str]]:
             yield text, _moment(host[key]) if key == "unreachable_since" else str(host[key])
     yield "worker", host["worker"] or "none just now"
     for key, value in host["config"].items():
-        if value not in (None, [], {}):
+        if value and key not in {"window", "time_zone", "hooks", *DURATIONS}:
             yield key, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        elif key in DURATIONS:
+            yield key, span(value)
+    for key in ("before_park", "after_restore"):
+        if command := (host["config"].get("hooks") or {}).get(key):
+            yield key, shlex.join(command)
 
 
 def _moment(text: str) -> str:
@@ -124,7 +130,8 @@ def rehearsal(answer: Json) -> RenderableType:
     """Each step with its time, and for how long production did not serve."""
     drawn = _table("STEP", "TIME", "")
     for one in answer.get("steps", ()):
-        drawn.add_row(Text(one["name"]), span(one["seconds"]), Text(str(one.get("detail") or "")))
+        took = "-" if one["seconds"] is None else span(one["seconds"])
+        drawn.add_row(Text(one["name"]), took, Text(str(one.get("detail") or "")))
     down = answer.get("downtime_s")
     return Group(drawn, Text("production did not serve for " + (span(down) if down is not None else "an unknown time")))
 

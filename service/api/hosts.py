@@ -13,7 +13,7 @@ from service.api.schemas import HostOut, host_out
 from service.domain.errors import UsageError
 from service.domain.host_change import check_name
 from service.domain.host_requests import InstallArgs, RequestKind, TrustArgs
-from service.store import hostrequests, hosts, hostsettings
+from service.store import hostrequests, hosts, hostsettings, openings
 
 router = APIRouter(prefix="/v1/hosts", tags=["hosts"])
 
@@ -106,16 +106,16 @@ def withdraw(session: WriteSession, user: User, name: Name, request_id: RequestI
 @router.post("/{name}/give-back", status_code=ACCEPTED)
 def give_back(session: WriteSession, user: User, name: Name) -> HostDetail:
     """Have production brought back at once: what runs is stopped and queued again."""
-    return host_detail(session, hosts.ask_give_back(session, name, user))
+    return host_detail(session, openings.ask_give_back(session, name, user))
 
 
 @router.post("/{name}/open")
 def allow_opening(session: WriteSession, user: User, name: Name) -> HostDetail:
     """Allow one shift outside the window."""
-    return host_detail(session, hosts.allow_opening(session, name, user))
+    return host_detail(session, openings.allow_opening(session, name, user))
 
 
 @router.delete("/{name}/open")
 def withdraw_opening(session: WriteSession, user: User, name: Name) -> HostDetail:
     """Take back that a shift may open outside the window. One that is open goes on."""
-    return host_detail(session, hosts.withdraw_opening(session, name, user))
+    return host_detail(session, openings.withdraw_opening(session, name, user))

@@ -13,7 +13,7 @@ from service.api.schemas import HostOut, host_out
 from service.domain.host_requests import RequestKind, RequestStatus
 from service.domain.host_wording import HostMoment, units_of
 from service.domain.status import ShiftPhase
-from service.store import hosts
+from service.store import shifts
 from service.store.tables import HostRequestRow, HostRow, ShiftRow
 
 
@@ -79,7 +79,7 @@ class HostRequestOut(BaseModel):
 def host_detail(session: Session, row: HostRow) -> HostDetail:
     """A host's row with all that belongs to it."""
     moment = host_moment(session, row)
-    shift = hosts.open_shift(session, row.id or 0)
+    shift = shifts.current(session, row.id or 0)
     return HostDetail(
         **host_out(session, row).model_dump(),
         created_at=row.created_at,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from sqlmodel import Session
 
-from service.domain.host_wording import HostMoment
+from service.domain.host_wording import HostMoment, does_not_fit, waits_for_window
 from service.domain.status import ShiftPhase
-from service.store import hosts, hostsettings
-from service.store.tables import HostRow, utc_now
+from service.store import agenda, history, hosts, hostsettings, shifts
+from service.store.tables import ExperimentRow, HostRow, utc_now
 
 
 def host_moment(session: Session, row: HostRow) -> HostMoment:
     """What is known of a host just now."""
-    shift = hosts.open_shift(session, row.id or 0)
+    shift = shifts.current(session, row.id or 0)
     return HostMoment(
         name=row.name,
         config=hostsettings.config_of(row),
@@ -25,3 +27,18 @@ def host_moment(session: Session, row: HostRow) -> HostMoment:
         unreachable_since=row.unreachable_since,
         silent=row.lease_token is not None and not hosts.attended(session, row.id or 0),
     )
+
+
+def waits_for_host(session: Session, host: HostRow, row: ExperimentRow) -> str | None:
+    """Why a queued experiment that is due does not start on its host; None where only others are before it."""
+    if host.paused:
+        return f"{host.name} is paused"
+    if host.blocked:
+        return f"{host.name} is blocked: {host.blocked}"
+    if row.spec["engine"]["kind"] == "endpoint":
+        return None  # it measures what serves already, so nothing has to be parked
+    moment = host_moment(session, host)
+    shut = waits_for_window(moment)
+    end = agenda.curfew(session, host, moment.now) if shut is None else None
+    late = end is not None and moment.now + timedelta(seconds=history.expected_s(session, row) or 0.0) >= end
+    return does_not_fit(moment) if late else shut

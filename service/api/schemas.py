@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import BaseModel
 from sqlmodel import Session
 
-from service.api.moments import host_moment
-from service.domain.host_wording import needs_person, shift_text, waits_for_window
+from service.api.moments import host_moment, waits_for_host
+from service.domain.host_wording import needs_person, shift_text
 from service.domain.measurement import PhaseResult, RequestResult
 from service.domain.reasons import RULES, Reason
 from service.domain.status import ACTIVE, Outcome, Status
@@ -171,11 +171,7 @@ def _waits(session: Session, row: ExperimentRow, ahead: int) -> str:
     if row.not_before is not None and row.not_before > utc_now():
         return not_before_text(row.not_before.astimezone(), utc_now().astimezone())
     host = hosts.by_name(session, experiments.host_name(session, row))
-    if host.paused:
-        return f"{host.name} is paused"
-    # What only measures a server that runs already needs nothing parked.
-    shut = None if row.spec["engine"]["kind"] == "endpoint" else waits_for_window(host_moment(session, host))
-    return shut or where_text(Status.QUEUED, None, {}, ahead, "")
+    return waits_for_host(session, host, row) or where_text(Status.QUEUED, None, {}, ahead, "")
 
 
 def host_out(session: Session, row: HostRow) -> HostOut:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -51,7 +51,7 @@ def needs_person(host: HostMoment) -> bool:
     """Whether somebody should look: production is not back, or nobody may be there to bring it back."""
     out = host.phase in OUT_OF_HAND
     overdue = out and host.due_back is not None and host.due_back <= host.now
-    return bool(host.parked.get("not_restored")) or overdue or (out and host.silent) or host.unreachable_since is not None
+    return _not_restored(host) or overdue or (out and host.silent) or host.unreachable_since is not None
 
 
 def waits_for_window(host: HostMoment) -> str | None:
@@ -66,28 +66,39 @@ def waits_for_window(host: HostMoment) -> str | None:
     return f"waits for the window (opens {_clock(host, window.next_opening(host.now))})" if window else _no_window(host)
 
 
+def does_not_fit(host: HostMoment) -> str:
+    """Why an experiment waits that would not end before production has to come back."""
+    window = host.config.opening
+    return "does not fit before the window closes" + (f"; the next opens {_clock(host, window.next_opening(host.now))}" if window else "")
+
+
 def units_of(host: HostMoment) -> list[str]:
     """The units that the shift parks or has parked, in the order of the record."""
-    recorded = [str(one["unit"]) for one in host.parked.get("units", ()) if isinstance(one, Mapping) and one.get("unit")]
+    recorded = [str(one["name"]) for one in host.parked.get("units", ())]
     return recorded or list(host.config.park)
 
 
 def _production(host: HostMoment) -> str:
     units = ", ".join(units_of(host))
-    if host.parked.get("not_restored"):
-        return f"PRODUCTION IS NOT RESTORED ({units}): {host.parked['not_restored']}"
+    if _not_restored(host):
+        return f"PRODUCTION IS NOT RESTORED ({units}), tried since {_clock(host, _noted(host, 'restoring_since'))}"
     if host.phase == ShiftPhase.PARKING:
         return f"parking production ({units})"
     if host.phase == ShiftPhase.PARKED:
-        return f"production parked since {_clock(host, _parked_at(host))} ({units}), {_way_back(host)}"
+        return f"production parked since {_clock(host, _noted(host, 'parked_at'))} ({units}), {_way_back(host)}"
     if host.phase == ShiftPhase.RESTORING:
         return f"bringing production back ({units})" + _and_nobody(host)
     return _window(host) if host.config.park else ""
 
 
-def _parked_at(host: HostMoment) -> datetime:
-    at = host.parked.get("at")
-    return datetime.fromisoformat(str(at)) if at else host.opened_at or host.now
+def _not_restored(host: HostMoment) -> bool:
+    return host.parked.get("not_restored_at") is not None and host.parked.get("restored_at") is None
+
+
+def _noted(host: HostMoment, key: str) -> datetime:
+    """A time that the shift wrote down; until it has, that of its opening."""
+    at = host.parked.get(key)
+    return datetime.fromtimestamp(at, UTC) if at else host.opened_at or host.now
 
 
 def _way_back(host: HostMoment) -> str:

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, select
 from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.events import EventType
 from service.domain.host_requests import PATIENCE, RequestKind, RequestStatus
-from service.store import events, hosts
+from service.store import events, hosts, shifts
 from service.store.hosts import Lease
 from service.store.tables import HostRequestRow, HostRow, utc_now
 
@@ -39,7 +39,7 @@ def _refuse_in_vain(session: Session, row: HostRow, kind: RequestKind, args: Map
     if kind == RequestKind.INSTALL and config.get("units") != "systemd":
         why = "its units are plain processes, which need no helper"
         raise Conflict(f"nothing has to be installed on {name}", why, f"`expctl host add {name} --units systemd` changes that")
-    shift = hosts.open_shift(session, row.id or 0)
+    shift = shifts.current(session, row.id or 0)
     if kind == RequestKind.REHEARSE:
         if not config.get("park"):
             raise Conflict(f"there is nothing to rehearse on {name}", "it has no units to park", f"expctl host add {name} --park UNIT")
@@ -117,10 +117,3 @@ def listing(session: Session, host: str, limit: int = 20) -> list[HostRequestRow
     """The latest requests to a host, newest first."""
     query = select(HostRequestRow).where(HostRequestRow.host_id == hosts.by_name(session, host).id)
     return list(session.exec(query.order_by(col(HostRequestRow.id).desc()).limit(limit)))
-
-
-def waiting(session: Session, host: str) -> bool:
-    """Whether a worker that holds the host would find something to take: for its poll, which holds nothing yet."""
-    query = select(HostRequestRow.id).join(HostRow, col(HostRow.id) == HostRequestRow.host_id)
-    query = query.where(HostRow.name == host, col(HostRequestRow.status) != RequestStatus.FINISHED)
-    return session.exec(query.limit(1)).first() is not None

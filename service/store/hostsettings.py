@@ -11,7 +11,7 @@ from service.domain import host_change
 from service.domain.errors import Conflict
 from service.domain.events import EventType
 from service.domain.host_config import HostConfig
-from service.store import events, hosts
+from service.store import events, shifts
 from service.store.tables import HostRow
 
 
@@ -52,7 +52,7 @@ def _write(session: Session, row: HostRow, config: HostConfig) -> None:
 
 
 def _refuse_in_a_shift(session: Session, row: HostRow, locked: list[str]) -> None:
-    if not locked or hosts.open_shift(session, row.id or 0) is None:
+    if not locked or shifts.current(session, row.id or 0) is None:
         return
     raise Conflict(
         f"{', '.join(locked)} of {row.name} cannot change now",

@@ -104,13 +104,23 @@ def retry(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
 
 
 def pause(session: Session, host: str, actor: str, *, paused: bool) -> HostRow:
-    """Start nothing new on a host (what runs is finished), or go on."""
+    """Start nothing new on a host (what runs is finished), or go on. To go on also says that a block has been looked at."""
     row = hosts.by_name(session, host)
+    if not paused and row.blocked is not None:
+        if row.blocked.startswith(hosts.NOT_RESTORED):
+            raise Conflict(f"{host} is still without its production", row.blocked, f"it goes on by itself once it serves; {_by_hand(host)}")
+        events.emit(session, EventType.HOST_CLEARED, actor, host=host, data={"why": row.blocked})
+        row.blocked = None
+        session.add(row)
     if row.paused != paused:
         row.paused = paused
         session.add(row)
         events.emit(session, EventType.QUEUE_PAUSED if paused else EventType.QUEUE_RESUMED, actor, host=host)
     return row
+
+
+def _by_hand(host: str) -> str:
+    return f"see `expctl host show {host}`, and the journal of its units"
 
 
 def pin_baseline(session: Session, experiment_id: int) -> BaselineRow:

@@ -33,7 +33,7 @@ Ask = Callable[[Iterable[str]], list[list[list[bytes]]]]
 
 
 @pytest.fixture
-def ask(tmp_path: Path) -> Ask:
+def ask() -> Ask:
     """What systemd makes of ExecStart= lines, each in a drop-in of its own: the argv of each of its commands."""
     if shutil.which("systemd") is None or shutil.which("setpriv") is None:
         pytest.skip("systemd is not installed here (apt-get install systemd)")
@@ -59,7 +59,7 @@ def _ask(units: Path, lines: list[str]) -> list[list[list[bytes]]]:
     for number, line in enumerate(lines):
         # A drop-in after each tells where its commands end, whatever becomes of it.
         (drop_ins / f"{number:05}.conf").write_text(f"[Service]\n{line}\n")
-        (drop_ins / f"{number:05}-mark.conf").write_text(f"[Service]\nExecStart=/mark{number}\n")
+        (drop_ins / f"{number:05}m.conf").write_text(f"[Service]\nExecStart=/mark{number}\n")
     command = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "systemd", "--test", "--user", "--unit=x.service"]
     env = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "PATH": os.environ["PATH"], "SYSTEMD_UNIT_PATH": str(units), "LANG": "C.UTF-8"}
     found = subprocess.run(command, env=env, capture_output=True, check=False, timeout=120, cwd="/")

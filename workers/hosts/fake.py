@@ -132,7 +132,7 @@ class FakeHost:
             self.end(name, exit_status=None, signal=15)
         elif state.left_over_pids:
             self.states[name] = replace(state, left_over_pids=())
-        self.port_owners = {port: owner for port, owner in self.port_owners.items() if owner.unit != name}
+        self.port_owners = {port: owner for port, owner in self.port_owners.items() if name not in {owner.unit, owner.service}}
         return self._state(name)
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:  # noqa: ARG002 - the seam's signature

@@ -27,7 +27,8 @@ def make_local_host(name: str, config: HostConfig, data_dir: Path) -> Host:
 
 def make_systemd_host(name: str, config: HostConfig, transport: Transport, claim: Claim | None) -> ProductionHost:
     """A host with systemd and our helper. Without a claim it can only be looked at."""
-    return SystemdHost(name, Helper(transport, claim), GpuTools(transport, config.nvidia_smi), run_as=config.run_as)
+    like = config.park[0] if config.park else None
+    return SystemdHost(name, Helper(transport, claim), GpuTools(transport, config.nvidia_smi), run_as=config.run_as, like=like)
 
 
 def connect(config: HostConfig, environ: Mapping[str, str]) -> Transport:

@@ -53,6 +53,7 @@ class Chain:
         self._open.append(connection)
         pins.check(key)
         log_in(connection, until)
+        connection.watch()
 
     def knock(self, machine: Machine, kinds: Sequence[str], until: float) -> tuple[Connection, HostKey]:
         """Connect to a machine through those entered so far, and ask for a host key of one of these types. The caller shuts it."""

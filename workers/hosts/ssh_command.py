@@ -34,7 +34,7 @@ class SshCommand:
         self._pending: memoryview | None = memoryview(stdin)
         """What is still to be sent; None once its end was sent too."""
         self._until, self._deadline_s = until, deadline_s
-        self._began = time.monotonic()
+        self._half_way = time.monotonic() + left(until) / 2
         self._asked: float | None = None
         self._requested = False
         self._word = f"expctl-{secrets.token_hex(8)}"
@@ -113,13 +113,13 @@ class SshCommand:
         now = time.monotonic()
         if now >= self._until:
             raise self._late()
-        if self._asked is None and now - self._began > self._deadline_s / 2:
+        if self._asked is None and now >= self._half_way:
             self._asked = now
             self._connection.ask_for_life()
 
     def _late(self) -> TransportError:
         heard = self._connection.ears.heard
-        if heard < (self._asked or self._began + self._deadline_s / 2):  # never asked where a call did not come back
+        if heard < (self._asked or self._half_way):  # never asked where a call did not come back
             evidence = f"nothing was heard for {time.monotonic() - heard:.1f} s, and the deadline of {self._deadline_s:g} s passed"
             return self._error(Reason.CONNECTION_LOST, evidence)
         return self._error(Reason.REMOTE_COMMAND_FAILED, f"the command did not end within {self._deadline_s:g} s; the host answers")

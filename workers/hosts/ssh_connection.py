@@ -57,6 +57,11 @@ class Ears(Packetizer):
         self.greeting = super().readline(timeout)
         return self.greeting
 
+    def close(self) -> None:
+        """Close the wire. A channel through a jump host says farewell, and fails where that connection has gone first."""
+        with contextlib.suppress(*WIRE_ERRORS):
+            super().close()
+
     def read_message(self) -> tuple[int, paramiko.Message]:
         """The next message."""
         kind, message = super().read_message()
@@ -95,7 +100,6 @@ class Connection(paramiko.Transport):
             raise self._no_handshake(error, time.monotonic() - began) from error
         if not self.initial_kex_done:
             raise self._no_handshake(TimeoutError(), patience)
-        self.packetizer.set_keepalive(self.limits.keepalive_s, self._still_there)
         key = self.get_remote_server_key()
         return HostKey(key.get_name(), key.asbytes())
 
@@ -111,6 +115,10 @@ class Connection(paramiko.Transport):
             evidence = f"{self.machine}: connected, but no ssh server answered within {seconds:.1f} s{said}"
             return TransportError(Reason.HOST_UNREACHABLE, evidence, "not_executed")
         return TransportError(Reason.HOST_UNREACHABLE, f"{self.machine}: {describe(error)}{said}", "not_executed")
+
+    def watch(self) -> None:
+        """From now on end the connection once the peer is silent for too long. Not before the login: a server is busy with that."""
+        self.packetizer.set_keepalive(self.limits.keepalive_s, self._still_there)
 
     def ask_for_life(self) -> None:
         """Send what every server must answer, known to it or not; set_keepalive of paramiko asks for no answer."""

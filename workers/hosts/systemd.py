@@ -38,8 +38,9 @@ START_DEADLINE_S = 20
 class SystemdHost:
     """Units are `<name>.service`; everything that changes the host carries this worker's claim."""
 
-    def __init__(self, name: str, helper: Helper, gpus: GpuTools, *, run_as: str | None = None) -> None:
-        self._name, self._helper, self._gpus, self._run_as = name, helper, gpus, run_as
+    def __init__(self, name: str, helper: Helper, gpus: GpuTools, *, run_as: str | None = None, like: str | None = None) -> None:
+        """`run_as` is who runs experiments; else it is whoever runs the unit `like`."""
+        self._name, self._helper, self._gpus, self._run_as, self._like = name, helper, gpus, run_as, like
 
     @property
     def name(self) -> str:
@@ -49,6 +50,8 @@ class SystemdHost:
     @property
     def run_as(self) -> str | None:
         """Who runs experiments here, where that is known."""
+        if self._run_as is None and self._like is not None:
+            self._run_as = self.source(self._like).properties.get("User") or "root"
         return self._run_as
 
     @property
@@ -215,6 +218,11 @@ class SystemdHost:
     def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:  # noqa: ARG002 - the seam's signature
         """Commands do not run here yet."""
         raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{label}: a `command` experiment needs a host that keeps plain processes")
+
+
+def _title(process: Mapping[str, Any]) -> str:
+    """What a process calls itself; the rest of its command line may hold secrets."""
+    return str((process["cmdline"] or [process["name"]])[0])
 
 
 def state_of(status: Mapping[str, Any]) -> UnitState:

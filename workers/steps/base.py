@@ -156,7 +156,7 @@ NOT_STARTED = frozenset({126, 127, 200, 203, 216, 217})
 
 def why_ended(ctx: StepContext, state: UnitState) -> tuple[Reason | None, str]:
     """Why a unit that was launched does not live, as far as the host knows better than the engine's log; and how, in words."""
-    how = f"{ctx.unit} is {state.phase}{ending(state)}"
+    how = f"{ctx.unit} ended{ending(state)}" if state.phase == UnitPhase.ENDED else f"{ctx.unit} is there no longer"
     booted = ctx.recorder.launched().get("boot_id")
     if booted is not None and state.boot_id is not None and booted != state.boot_id:
         return Reason.HOST_REBOOTED, f"{how}: the host was rebooted since it was started"

@@ -149,8 +149,8 @@ class FakeRecorder:
     unit: str | None = None
     invocation_id: str | None = None
     launched_s_ago: float = 0.0
-    launch_evidence: dict[str, Any] = field(default_factory=dict)
     """How long before the clock's zero launch began, in another worker."""
+    launch_evidence: dict[str, Any] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     log_cursor: str | None = None
     shown: list[dict[str, Any]] = field(default_factory=list)

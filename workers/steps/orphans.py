@@ -40,8 +40,10 @@ class Orphans:
         info = self._ctx.host.processes([owner.pid]).get(owner.pid)
         if info is None:
             return True
-        ours = self._is_one(info.name, info.owner, info.unit)
-        return ours and self._end(owner.pid, info.start_ticks, info.name)
+        # A thread of PyTorch's may have renamed the program while the title still stands; of the rest an argument may be a key.
+        title = next(iter((owner.command or "").split()), "")
+        name = title if _is_engine(title) else info.name
+        return self._is_one(name, info.owner, info.unit) and self._end(owner.pid, info.start_ticks, name)
 
     def is_one(self, holder: GpuHolder) -> bool:
         """An engine of a user of ours, in no living unit."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -183,6 +184,18 @@ def test_why_an_experiment_waits_for_production(api: Api) -> None:
     assert waits(api, name="d") == "llm-two is paused"
 
 
+def test_what_would_not_end_in_time_waits_for_the_next_night(api: Api) -> None:
+    """Production of this host needs 15 minutes to come back, so in the last 10 of its window nothing begins."""
+    now = datetime.now(UTC)
+    add(api, window=f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(minutes=10):%H:%M}")
+    assert waits(api).startswith("does not fit before the window closes; the next opens ")
+    add(api, window=f"{now - timedelta(hours=1):%H:%M}-{now + timedelta(hours=1):%H:%M}")
+    assert waits(api, name="b") == "1 ahead on its host"
+    with api.database.write() as session:
+        session.execute(update(HostRow).values(blocked="a GPU is lost"))
+    assert waits(api, name="c") == "llm-two is blocked: a GPU is lost"
+
+
 def test_nothing_waits_for_a_window_where_nothing_is_parked(api: Api) -> None:
     assert api.submit()["where_text"] == "next on its host"
     assert api.get("/v1/hosts/local").json()["shift_text"] == ""
@@ -191,7 +204,7 @@ def test_nothing_waits_for_a_window_where_nothing_is_parked(api: Api) -> None:
 
 def test_a_shift_is_shown_with_what_it_parked(api: Api) -> None:
     add(api)
-    record = {"units": [{"unit": "vllm-kimi.service", "proof": {"model": "kimi"}}], "at": "2026-11-30T20:03:00+00:00"}
+    record = {"units": [{"name": "vllm-kimi.service", "detail": "kimi: one token"}], "parked_at": 1796068980.0}
     shift(api, claim(api), phase="parked", parked=record, failures=["a", "b"])
     found = api.get("/v1/hosts/llm-two").json()
     assert {key: found["shift"][key] for key in ("phase", "units", "parked", "failures", "closing", "due_back")} == {
@@ -203,9 +216,9 @@ def test_a_shift_is_shown_with_what_it_parked(api: Api) -> None:
     answer = api.post("/v1/hosts/llm-two/give-back", x_expctl_user="ann")
     assert (answer.status_code, answer.json()["give_back_by"]) == (202, "ann")
     with api.database.write() as session:
-        session.execute(update(ShiftRow).values(phase="restoring", parked=record | {"not_restored": "it does not start"}))
+        session.execute(update(ShiftRow).values(phase="restoring", parked=record | {"not_restored_at": 1796068990.0}))
     [found] = [host for host in api.get("/v1/hosts").json() if host["name"] == "llm-two"]
-    assert (found["shift_text"], found["needs_person"]) == ("PRODUCTION IS NOT RESTORED (vllm-kimi.service): it does not start", True)
+    assert (found["shift_text"][:46], found["needs_person"]) == ("PRODUCTION IS NOT RESTORED (vllm-kimi.service)", True)
     assert waits(api, name="b") == "waits until production is back"
 
 

@@ -47,6 +47,7 @@ class _Rules(paramiko.ServerInterface):
 
     def check_auth_publickey(self, username: str, key: paramiko.PKey) -> int:
         self.server.attempts.append(key.asbytes())
+        time.sleep(self.server.login_takes_s)
         return paramiko.AUTH_SUCCESSFUL if key.asbytes() in self.server.accepted else paramiko.AUTH_FAILED
 
     def check_channel_request(self, kind: str, chanid: int) -> int:
@@ -77,6 +78,7 @@ class SshServer:
         self.allowed_auths = "publickey"
         self.attempts: list[bytes] = []
         self.commands: list[str] = []
+        self.login_takes_s = 0.0
         self.noise = b""
         self.hangs = threading.Event()
         """A command `hang` has begun."""

@@ -108,6 +108,17 @@ def test_a_command_that_hangs_on_a_host_that_is_well(ssh: SshTransport) -> None:
     assert ssh.run(["true"]).ok
 
 
+def test_a_login_that_takes_longer_than_a_living_peer_may_be_silent(ssh: SshTransport, server: SshServer) -> None:
+    server.login_takes_s = 0.8
+    assert ssh.run(["true"]).ok
+
+
+def test_a_command_that_hangs_after_a_slow_login(ssh: SshTransport, server: SshServer) -> None:
+    server.login_takes_s = 0.4  # twice: once for the key, once for the signature
+    with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "the host answers"):
+        ssh.run(["hang"], deadline_s=1.4)
+
+
 def test_a_command_that_never_stops_printing(ssh: SshTransport) -> None:
     with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "did not end within 0.6 s"):
         ssh.run(["yes"], deadline_s=0.6)

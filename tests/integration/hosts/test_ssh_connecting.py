@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -41,12 +42,18 @@ def test_a_name_server_that_does_not_answer(account: Account, monkeypatch: pytes
         account.transport("gpu").run(["true"], deadline_s=0.3)
 
 
+VERSION = b"SSH-2.0-tarpit\r\n"
+NO_TEXT = struct.pack(">IB", 68, 4) + b"\x14" + bytes(16) + struct.pack(">I", 2) + b"\xff\xff" + bytes(44)
+"""A proposal of key exchange whose list of names is none; paramiko answers it with a UnicodeDecodeError."""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (b"", "no ssh server answered"),
         (b"HTTP/1.1 400 Bad Request\r\n", "it said 'HTTP/1.1 400 Bad Request'"),
-        (b"SSH-2.0-tarpit\r\n", "it said 'SSH-2.0-tarpit'"),
+        (VERSION, "it said 'SSH-2.0-tarpit'"),
+        (VERSION + NO_TEXT, "can't decode"),
     ],
 )
 def test_something_else_listens(account: Account, words: bytes, said: str) -> None:

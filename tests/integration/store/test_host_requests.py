@@ -12,7 +12,7 @@ from sqlmodel import col, update
 from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.host_requests import PATIENCE, RequestKind
 from service.domain.spec import Spec
-from service.store import events, hostrequests, hosts, hostsettings, shifts, submission
+from service.store import events, hostrequests, hosts, hostsettings, openings, shifts, submission
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import HostRequestRow, HostRow, utc_now
@@ -170,22 +170,6 @@ def test_one_that_waits_can_be_withdrawn_and_one_that_is_taken_cannot(database: 
             hostrequests.withdraw(session, "llm-two", number, "bob")
 
 
-def test_a_worker_learns_before_it_claims_whether_there_is_something_to_do(database: Database) -> None:
-    def waiting(host: str = "llm-two") -> bool:
-        with database.read() as session:
-            return hostrequests.waiting(session, host)
-
-    assert not waiting()
-    number = ask(database)
-    assert waiting()
-    assert not waiting("local")
-    lease = claim(database)
-    take(database, lease)
-    assert waiting(), "it may have been left by a worker that died"
-    answer(database, lease, number)
-    assert not waiting()
-
-
 def test_requests_of_another_host_are_not_found(database: Database) -> None:
     number = ask(database, host="local")
     for host, asked in (("llm-two", number), ("local", 99)):
@@ -291,7 +275,7 @@ def submit(database: Database, **more: Any) -> None:
 
 def allow(database: Database, actor: str = "ann", host: str = "llm-two") -> str | None:
     with database.write() as session:
-        return hosts.allow_opening(session, host, actor).open_by
+        return openings.allow_opening(session, host, actor).open_by
 
 
 def test_an_opening_is_allowed_and_taken_back(database: Database) -> None:
@@ -299,7 +283,7 @@ def test_an_opening_is_allowed_and_taken_back(database: Database) -> None:
     assert (allow(database), allow(database)) == ("ann", "ann")
     for _ in range(2):
         with database.write() as session:
-            assert hosts.withdraw_opening(session, "llm-two", "bob").open_by is None
+            assert openings.withdraw_opening(session, "llm-two", "bob").open_by is None
     assert [one[:2] for one in told(database)[2:]] == [("host.opening_allowed", "ann"), ("host.opening_withdrawn", "bob")]
 
 
@@ -327,7 +311,7 @@ def test_where_nothing_is_parked_nothing_needs_to_be_allowed(database: Database)
 def test_giving_back_needs_a_shift(database: Database) -> None:
     def give_back(host: str = "llm-two", actor: str = "ann") -> str | None:
         with database.write() as session:
-            return hosts.ask_give_back(session, host, actor).give_back_by
+            return openings.ask_give_back(session, host, actor).give_back_by
 
     with pytest.raises(Conflict, match="no shift is open on llm-two"):
         give_back()

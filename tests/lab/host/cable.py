@@ -53,7 +53,11 @@ class Cable:
     def apply(self) -> None:
         """Bring the host's end, where there is one, into the state it should be in."""
         if self.exists():
-            ip("link", "set", self.end, "up" if self.plugged else "down")
+            try:
+                ip("link", "set", self.end, "up" if self.plugged else "down")
+            except subprocess.CalledProcessError:
+                if self.exists():  # else the host has ended in this very moment
+                    raise
 
 
 def ip(*argv: str) -> None:

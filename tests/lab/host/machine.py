@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.lab.host.cable import Cable
 from tests.lab.host.contents import archive
 from tests.lab.host.disk import Disk, shrink
 from tests.lab.host.gpus import GpuState
-from tests.lab.host.inside import into_disk, into_running
+from tests.lab.host.inside import finish, into_disk, into_running
 from tests.lab.host.power import BootFailed, Power
 from tests.lab.host.slot import Slot
 from tests.lab.host.waiting import wait_for
@@ -198,11 +198,16 @@ class LabHost:
         out, err = (said.decode(errors="replace") for said in (done.stdout, done.stderr))
         return subprocess.CompletedProcess(argv, done.returncode, out, err)
 
+    def _command(self, argv: Sequence[str], user: str) -> list[str]:
+        while True:
+            init = self.power.wait_init()
+            if init is None:
+                return into_disk(self.disk, argv, user)
+            with suppress(OSError):  # its process 1 has ended in this very moment: look again
+                return into_running(init, argv, user)
+
     def _inside(self, argv: Sequence[str], user: str, stdin: bytes, *, check: bool) -> subprocess.CompletedProcess[bytes]:
-        init = self.power.wait_init()
-        command = into_disk(self.disk, argv, user) if init is None else into_running(init, argv, user)
-        clean = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
-        done = subprocess.run(command, input=stdin, capture_output=True, check=False, timeout=120, env=clean)
+        done = finish(self._command(argv, user), stdin, 120)
         if check and done.returncode != 0:
             said = (done.stdout + done.stderr).decode(errors="replace")
             raise AssertionError(f"{self.name}: {' '.join(argv)} ended with status {done.returncode}:\n{said}")

@@ -2,78 +2,22 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from typing import Any
 
 import pytest
 import typer
 
-from expctl import fields, hostasked, hostclient
+from expctl import fields
 from expctl.hostadd import settings_of
 from expctl.main import run
 from service.api.hostviews import HostDetail, HostRequestOut
 from service.api.schemas import HostOut
 from service.domain.errors import UsageError
-from tests.unit.cli.fake_service import FakeService, item
+from tests.unit.cli.fake_hosts import CHECKS, asked, host
+from tests.unit.cli.fake_service import FakeService, Json, item
 
 Capture = pytest.CaptureFixture[str]
-Json = dict[str, Any]
-SHA, OTHER = "SHA256:" + "a" * 43, "SHA256:" + "b" * 43
 
-
-def host(**changes: Any) -> Json:
-    base: Json = {
-        "name": "llm-two", "transport": "ssh", "simulated": False, "busy": False, "worker": None, "worker_silent": False, "blocked": None,
-        "paused": False, "config": {"ssh": "admin@llm-two", "park": ["a.service"], "window": None}, "shift_text": "window opens 20:00",
-        "needs_person": False, "created_at": "2026-11-30T20:00:00Z", "shift": None, "window": None, "open_by": None, "give_back_by": None,
-        "unreachable_since": None, "report": {},
-    }  # fmt: skip
-    return {**base, **changes}
-
-
-def request(kind: str, ok: bool | None = True, status: str = "finished", **answer: Any) -> Json:
-    return {
-        "id": 7, "host": "llm-two", "kind": kind, "args": {}, "status": status, "ok": ok, "answer": answer, "created_by": "ann",
-        "created_at": "2026-11-30T20:00:00Z", "started_at": None, "finished_at": None,
-    }  # fmt: skip
-
-
-def answering(fake: FakeService, kind: str, found: Json, **more: Any) -> None:
-    address = "/v1/hosts/llm-two"
-    fake.answers |= {
-        f"POST {address}/{kind}": (202, request(kind, None, "queued")),
-        f"GET {address}/requests/7": found,
-        f"DELETE {address}/requests/7": found,
-        f"GET {address}": host(**more),
-    }
-
-
-def asked(fake: FakeService, method: str) -> list[str]:
-    return [one.split(" ", 1)[1] for one in fake.asked if one.startswith(method)]
-
-
-@pytest.fixture(autouse=True)
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hostclient, "POLL_S", 0.01)
-    monkeypatch.setattr(hostclient, "UNTAKEN_S", 0.0)
-
-
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """A person's keyboard."""
-
-    class Keyboard(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    keys = Keyboard()
-    monkeypatch.setattr(sys, "stdin", keys)
-    return keys
-
-
-# Settings.
 
 NOTHING: Json = {}
 
@@ -128,172 +72,6 @@ def test_add_of_a_known_host_is_a_change(fake: FakeService, capsys: Capture) -> 
     assert run(["host", "add", "llm-two", "--park", "b.service"]) == 6
 
 
-# Requests.
-
-CHECKS = [
-    {"name": "ssh", "ok": True, "found": "OpenSSH 9.2", "remedy": "never shown"},
-    {"name": "helper", "ok": False, "found": "not installed", "remedy": "expctl host install llm-two"},
-    {"name": "GPUs", "ok": None, "found": "", "remedy": "install the helper first"},
-]
-
-
-def test_check_shows_each_with_its_remedy_and_fails(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "check", request("check", ok=False, checks=CHECKS))
-    assert run(["host", "check", "llm-two"]) == 1
-    shown = capsys.readouterr().out
-    assert [line.rstrip() for line in shown.splitlines()] == [
-        "CHECK            FOUND",
-        "ssh     ok       OpenSSH 9.2",
-        "helper  WRONG    not installed",
-        "                 expctl host install llm-two",
-        "GPUs    unknown",
-        "                 install the helper first",
-    ]
-
-
-def test_check_as_json_is_the_whole_request(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "check", request("check", checks=CHECKS[:1]))
-    assert run(["host", "check", "llm-two", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == request("check", checks=CHECKS[:1])
-    assert run(["host", "check", "llm-two", "--fields", "ok"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"ok": True}
-
-
-@pytest.mark.parametrize("status", ["queued", "running"])
-@pytest.mark.parametrize("busy", [False, True])
-def test_no_answer_in_time(fake: FakeService, status: str, busy: bool, capsys: Capture) -> None:
-    answering(fake, "check", request("check", None, status), busy=busy)
-    assert run(["host", "check", "llm-two", "--timeout", "50ms"]) == 124
-    said = capsys.readouterr().err
-    taken = status == "running"
-    assert ("no worker for llm-two has been seen; start `expctl worker --host llm-two`" in said) == (not taken and not busy)
-    assert ("the worker of llm-two is busy" in said) == (not taken and busy)
-    assert ("goes on; its answer will stand at" in said) == taken
-    assert ("nobody took it up, so it is withdrawn" in said) == (not taken)
-    assert asked(fake, "DELETE") == ([] if taken else ["/v1/hosts/llm-two/requests/7"])
-    assert said.endswith("the time is up\n")
-
-
-def test_a_worker_that_could_not_says_why(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "rehearse", request("rehearse", ok=False, error="the host does not answer", remedy="check the network"))
-    assert run(["host", "rehearse", "llm-two"]) == 1
-    assert capsys.readouterr().err == "error: the host does not answer\n  check the network\n"
-
-
-def test_a_rehearsal_is_measured(fake: FakeService, capsys: Capture) -> None:
-    steps = [{"name": "park", "seconds": 12.4, "detail": "a.service"}, {"name": "restore", "seconds": 1860, "detail": ""}]
-    answering(fake, "rehearse", request("rehearse", steps=steps, downtime_s=1872.4))
-    assert run(["host", "rehearse", "llm-two"]) == 0
-    shown = capsys.readouterr().out
-    assert "park     12s   a.service" in shown
-    assert "production did not serve for 31m" in shown
-    answering(fake, "rehearse", request("rehearse", steps=[], downtime_s=None))
-    assert run(["host", "rehearse", "llm-two"]) == 0
-    assert "an unknown time" in capsys.readouterr().out
-
-
-def test_a_rehearsal_is_asked_about_in_a_terminal(fake: FakeService, terminal: io.StringIO) -> None:
-    answering(fake, "rehearse", request("rehearse", steps=[], downtime_s=0.0))
-    terminal.write("n\n")
-    terminal.seek(0)
-    assert run(["host", "rehearse", "llm-two"]) == 130
-    assert fake.asked == []
-    assert run(["host", "rehearse", "llm-two", "--yes"]) == 0
-
-
-INSTALL = {
-    "installed": False, "path": "/usr/local/sbin/expctl-host", "sha256": "f00d", "sudoers": "expctl ALL=(root) NOPASSWD: x",
-    "config": {"parked": []}, "commands": ["install -m 755 a b"], "text": "#!/usr/bin/python3\nhello\n",
-}  # fmt: skip
-
-
-def test_install_shows_what_an_admin_would_do(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "install", request("install", **INSTALL))
-    assert run(["host", "install", "llm-two"]) == 0
-    said = capsys.readouterr()
-    for words in ("/usr/local/sbin/expctl-host  sha256 f00d", "expctl ALL=(root) NOPASSWD: x", '{"parked": []}', "install -m 755 a b"):
-        assert words in said.out
-    assert "hello" not in said.out
-    assert said.err == "nothing was done; the whole file: expctl host install llm-two --file\n"
-
-
-def test_the_helper_file_as_it_is(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "install", request("install", **INSTALL))
-    assert run(["host", "install", "llm-two", "--file"]) == 0
-    assert capsys.readouterr() == ("#!/usr/bin/python3\nhello\n", "")
-    assert run(["host", "install", "llm-two", "--file", "--apply"]) == 2
-
-
-def test_installed(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "install", request("install", **INSTALL | {"installed": True}))
-    assert run(["host", "install", "llm-two", "--apply"]) == 0
-    assert capsys.readouterr() == ("installed /usr/local/sbin/expctl-host, sha256 f00d\n", "")
-
-
-# Trust.
-
-
-def key(fingerprint: str = SHA, known: str = "unknown") -> Json:
-    return {"type": "ssh-ed25519", "fingerprint": fingerprint, "host": "llm-two", "known": known}
-
-
-def pins(fake: FakeService) -> int:
-    return len(asked(fake, "POST"))
-
-
-@pytest.mark.parametrize(
-    ("keys", "words", "code", "requests"),
-    [
-        ([key()], ["--yes"], 0, 2),
-        ([key()], ["--fingerprint", SHA], 0, 2),
-        ([key()], ["--fingerprint", SHA.removeprefix("SHA256:") + "="], 0, 2),
-        ([key(known="changed")], ["--fingerprint", SHA], 0, 2),
-        ([key(known="changed")], ["--yes"], 6, 1),
-        ([key()], ["--fingerprint", OTHER], 6, 1),
-        ([key()], ["--fingerprint", OTHER, "--yes"], 6, 1),
-        ([key()], [], 2, 1),
-        ([key()], ["--json"], 1, 1),
-        ([key(known="pinned")], [], 0, 1),
-        ([key(known="pinned")], ["--yes"], 0, 1),
-        ([key(known="pinned")], ["--json"], 0, 1),
-        ([], ["--yes"], 1, 1),
-    ],
-)
-def test_a_key_is_pinned_only_when_somebody_says_so(
-    fake: FakeService, monkeypatch: pytest.MonkeyPatch, keys: list[Json], words: list[str], code: int, requests: int
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
-    answering(fake, "trust", request("trust", keys=keys))
-    assert run(["host", "trust", "llm-two", *words]) == code
-    assert pins(fake) == requests
-
-
-@pytest.mark.parametrize(("said", "code", "requests"), [("y\n", 0, 2), ("\n", 1, 1), ("no\n", 1, 1)])
-def test_a_person_is_asked(fake: FakeService, terminal: io.StringIO, said: str, code: int, requests: int, capsys: Capture) -> None:
-    terminal.write(said)
-    terminal.seek(0)
-    answering(fake, "trust", request("trust", keys=[key()]))
-    assert run(["host", "trust", "llm-two"]) == code
-    assert pins(fake) == requests
-    assert SHA in capsys.readouterr().err
-
-
-def test_only_what_was_named_is_pinned() -> None:
-    keys = [key(), key(OTHER), key("SHA256:c", "pinned")]
-    assert hostasked.chosen("h", keys, [OTHER], yes=True) == [OTHER]
-    assert hostasked.chosen("h", keys, [], yes=True) == [SHA, OTHER]
-
-
-def test_keys_that_could_not_be_fetched(fake: FakeService, capsys: Capture) -> None:
-    answering(fake, "trust", request("trust", ok=False, error="connection refused"))
-    assert run(["host", "trust", "llm-two", "--yes"]) == 1
-    assert capsys.readouterr().err == "error: connection refused\n"
-    assert pins(fake) == 1
-
-
-# The rest.
-
-
 def test_list_and_show(fake: FakeService, capsys: Capture) -> None:
     red = host(name="gpu-2", config={"ssh": None}, shift_text="PRODUCTION IS NOT RESTORED (a.service): it died", needs_person=True)
     fake.answers = {
@@ -325,7 +103,13 @@ def test_show_a_host_in_the_middle_of_a_shift(fake: FakeService, capsys: Capture
         "id": 1, "phase": "parked", "opened_at": "2026-11-30T20:00:00Z", "closing": "window closes", "due_back": "2026-12-01T07:00:00Z",
         "units": ["a.service"], "parked": {}, "failures": 0, "idle_since": None,
     }  # fmt: skip
-    fake.answers = {"GET /v1/hosts/llm-two": host(shift=shift, window=window, open_by="ann")}
+    config = {
+        "park": ["a.service"],
+        "close_after": 600.0,
+        "window": "20:00-08:00",
+        "hooks": {"before_park": ["drain", "a b"], "after_restore": []},
+    }
+    fake.answers = {"GET /v1/hosts/llm-two": host(shift=shift, window=window, open_by="ann", config=config)}
     assert run(["host", "show", "llm-two"]) == 0
     shown = capsys.readouterr().out
     for words in (
@@ -335,6 +119,7 @@ def test_show_a_host_in_the_middle_of_a_shift(fake: FakeService, capsys: Capture
     ):
         assert words in shown
     assert "never checked: expctl host check llm-two" in shown
+    assert "close_after  10m\nbefore_park  drain 'a b'\nnever" in "\n".join(line.rstrip() for line in shown.splitlines())
 
 
 def test_give_back_and_open(fake: FakeService, capsys: Capture) -> None:
@@ -375,12 +160,6 @@ def test_the_queue_ends_with_a_line_per_host(fake: FakeService, items: list[Json
     said = capsys.readouterr().err.splitlines()
     assert said[-1] == "llm-two: window opens 20:00"
     assert not any(line.startswith("local:") for line in said)
-
-
-@pytest.mark.parametrize("timeout", ["soon", "-1s", ""])
-def test_a_timeout_that_is_none(fake: FakeService, timeout: str) -> None:
-    assert run(["host", "check", "llm-two", "--timeout", timeout]) == 2
-    assert fake.asked == []
 
 
 @pytest.mark.parametrize(

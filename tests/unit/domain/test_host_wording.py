@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 
 from service.domain.host_config import HostConfig
-from service.domain.host_wording import HostMoment, needs_person, shift_text, waits_for_window
+from service.domain.host_wording import HostMoment, does_not_fit, needs_person, shift_text, waits_for_window
 from service.domain.status import ShiftPhase
 
 NIGHT = datetime(2026, 11, 30, 22, 0, tzinfo=UTC)
 DAY = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
 EVENING = datetime(2026, 11, 30, 20, 3, tzinfo=UTC)
+NOT_RESTORED = {"units": [{"name": "a.service"}], "restoring_since": EVENING.timestamp(), "not_restored_at": NIGHT.timestamp()}
 PARKED = "production parked since 20:03 (vllm-kimi.service)"
 
 
@@ -21,7 +22,7 @@ def moment(now: datetime = NIGHT, *, window: str | None = "20:00-08:00", zone: s
 
 
 def parked(now: datetime = NIGHT, **changes: Any) -> HostMoment:
-    record = {"units": [{"unit": "vllm-kimi.service"}], "at": EVENING.isoformat()}
+    record = {"units": [{"name": "vllm-kimi.service"}], "parked_at": EVENING.timestamp()}
     return moment(now, **{"phase": ShiftPhase.PARKED, "opened_at": EVENING - timedelta(minutes=1), "parked": record, **changes})
 
 
@@ -54,9 +55,14 @@ def parked(now: datetime = NIGHT, **changes: Any) -> HostMoment:
         ),
         (parked(phase=ShiftPhase.RESTORING), "bringing production back (vllm-kimi.service)", False),
         (
-            parked(phase=ShiftPhase.RESTORING, parked={"units": [{"unit": "a.service"}], "not_restored": "a.service does not start"}),
-            "PRODUCTION IS NOT RESTORED (a.service): a.service does not start",
+            parked(phase=ShiftPhase.RESTORING, parked=NOT_RESTORED),
+            "PRODUCTION IS NOT RESTORED (a.service), tried since 20:03",
             True,
+        ),
+        (
+            parked(phase=ShiftPhase.RESTORING, parked=NOT_RESTORED | {"restored_at": NIGHT.timestamp()}),
+            "bringing production back (a.service)",
+            False,
         ),
         (parked(unreachable_since=EVENING), f"unreachable since 20:03; {PARKED}, back by 08:00", True),
         (HostMoment("local", HostConfig(), DAY), "", False),
@@ -95,3 +101,7 @@ def test_the_zone_is_named_where_the_readers_clock_shows_another_time() -> None:
 
 def test_what_is_long_ago_has_a_date() -> None:
     assert shift_text(moment(DAY, unreachable_since=DAY - timedelta(days=2))).startswith("unreachable since 28 Nov 12:00; ")
+
+
+def test_what_would_not_end_in_time() -> None:
+    assert does_not_fit(moment(NIGHT)) == "does not fit before the window closes; the next opens 20:00"

@@ -77,3 +77,7 @@ def phase_run(level: int, requests: list[RequestResult]) -> PhaseRun:
         ttft_ms=nothing, tpot_ms=nothing, itl_ms=nothing, e2e_ms=nothing, tps=nothing,
     )  # fmt: skip
     return PhaseRun(PhaseResult(concurrency=level, requests=requests, summary=summary), 1.5)
+
+
+def holder(name: str | None, of: str | None, pid: int = 77, gpu: int = 0, mib: int | None = 500) -> GpuHolder:
+    return GpuHolder(pid=pid, gpu_uuid=f"GPU-{gpu}", used_mib=mib, name=name, owner=of)

@@ -28,6 +28,7 @@ def test_starts_and_records_the_invocation(stage: Stage) -> None:
     assert (stage.recorder.unit, stage.recorder.invocation_id) == (UNIT, "invocation1")
     assert stage.recorder.evidence == {
         "argv": ["fake-engine", "serve"], "pid": 1001, "port": 8001, "seen_argv": ["fake-engine", "serve"],
+        "boot_id": None, "from_unit": None, "changes": [],
     }  # fmt: skip
 
 

@@ -28,7 +28,8 @@ ITS_CURSOR = re.compile(r'"__CURSOR"\s*:\s*"([^"]{1,500})"')
 def journal(context: Context, fields: Fields) -> dict[str, Any]:
     """Lines of one invocation of a unit after a cursor. `gap`: what stood at the cursor is no longer kept, so lines may be missing."""
     unit = context.config.known_unit(str(fields.take("unit")))
-    invocation, cursor = fields.text_or_none("invocation_id", INVOCATION), fields.text_or_none("cursor", CURSOR)
+    # Empty is what we answer where there is no line yet.
+    invocation, cursor = fields.text_or_none("invocation_id", INVOCATION), fields.text_or_none("cursor", CURSOR) or None
     limit_bytes = fields.integer("limit_bytes", 1024, 4 * 1_048_576, 262_144)
     fields.done()
     show = context.systemd.show(unit)

@@ -20,7 +20,7 @@ UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}
 OWNER = re.compile(r"[A-Za-z0-9._:@/#+ -]{1,200}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 INVOCATION = re.compile(r"[0-9a-f]{32}")
-CURSOR = re.compile(r"[A-Za-z0-9=;_-]{1,500}")
+CURSOR = re.compile(r"(?:[a-z][A-Za-z0-9=;_-]{0,500})?")
 SENTENCE = re.compile(r"[ -~]{1,500}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,200}")
 MOST_WORDS = 4096

@@ -50,11 +50,8 @@ def alive(pid: int) -> bool:
 
 
 def members(unit: str) -> list[int]:
-    found = []
-    for entry in (ROOT / "proc").iterdir():
-        if entry.name.isdigit() and unit in (entry / "cgroup").read_text() and alive(int(entry.name)):
-            found.append(int(entry.name))
-    return found
+    pids = [int(entry.name) for entry in (ROOT / "proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if unit in (ROOT / "proc" / str(pid) / "cgroup").read_text() and alive(pid)]
 
 
 def file_of(unit: str) -> Path | None:

@@ -1,4 +1,4 @@
-"""systemd's own reading of an ExecStart line and of an EnvironmentFile, written down a second time, strictly: what is in doubt is an error."""
+"""systemd's reading of an ExecStart line and of an EnvironmentFile, written down a second time. What is in doubt is an error."""
 
 from __future__ import annotations
 

@@ -47,6 +47,14 @@ def test_only_this_invocation_of_this_unit(inside: Inside) -> None:
     assert read(inside)["lines"] == ["mine", "systemd's own"]
 
 
+def test_an_empty_cursor_is_the_beginning(inside: Inside) -> None:
+    keep(inside.box)
+    first = read(inside)
+    assert (first["lines"], first["cursor"]) == ([], "")
+    keep(inside.box, entry(1, "one"))
+    assert read(inside, first["cursor"]) == {**read(inside), "lines": ["one"], "gap": False}
+
+
 def test_without_an_invocation_it_is_the_present_one(inside: Inside) -> None:
     keep(inside.box, entry(1, "mine"))
     inside.box.set_unit(UNIT, InvocationID=RUN)
@@ -113,7 +121,7 @@ def test_an_entry_that_is_too_long_is_left_out_and_passed(inside: Inside, monkey
     assert answer["cursor"] == "c0002"
 
 
-@pytest.mark.parametrize("cursor", ["--help", "a b", "x\n", "s=1;$(id)", "", "x" * 600])
+@pytest.mark.parametrize("cursor", ["--help", "a b", "x\n", "s=1;$(id)", "x" * 600])
 def test_cursors_that_are_none(inside: Inside, cursor: str) -> None:
     answer = inside.bad("journal", {"unit": UNIT, "invocation_id": RUN, "cursor": cursor})
     assert answer["reason"] == "permission_denied"

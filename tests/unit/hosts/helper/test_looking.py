@@ -24,7 +24,7 @@ def listens(box: Box, *rows: tuple[str, str, str, str]) -> None:
 
 
 def process(box: Box, pid: int, unit: str, *inodes: str, title: str = "engine") -> None:
-    box.write(f"proc/{pid}/stat", f"{pid} (eng (x) ine) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid}00 0 0\n")
+    box.write(f"proc/{pid}/stat", f"{pid} (engine (x) y) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 {pid}00 0 0\n")
     box.write(f"proc/{pid}/cmdline", f"{title}\0--port\0008000\0")
     box.write(f"proc/{pid}/cgroup", f"0::/system.slice/{unit}\n")
     box.write(f"proc/{pid}/status", "Name:\tx\nUid:\t65534\t65534\t65534\t65534\n")
@@ -83,7 +83,7 @@ def test_processes_in_full(inside: Inside) -> None:
     assert inside.good("processes", {"pids": [60, 61]})["processes"] == [
         {
             "pid": 60,
-            "name": "eng (x) ine",
+            "name": "engine (x) y",
             "user": "nobody",
             "unit": "docker-1.scope",
             "state": "S",
@@ -159,6 +159,6 @@ def test_a_program_that_prints_for_ever_is_ended() -> None:
 
 
 def test_a_programs_environment_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_DEBUG_OUTPUT", "/tmp/x")
+    monkeypatch.setenv("LD_DEBUG_OUTPUT", "/srv/x")
     names = {line.partition("=")[0] for line in run(["/usr/bin/env"]).out.splitlines()}
     assert names == {"PATH", "LC_ALL", "SYSTEMD_COLORS", "SYSTEMD_PAGER"}

@@ -198,9 +198,9 @@ def test_state_is_closed_to_others(box: Box) -> None:
 
 def test_the_test_mode_is_not_for_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    assert places_for({"EXPCTL_HOST_ROOT": "/tmp/x"}).config == Path("/etc/expctl-host.json")
+    assert places_for({"EXPCTL_HOST_ROOT": "/srv/x"}).config == Path("/etc/expctl-host.json")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert places_for({"EXPCTL_HOST_ROOT": "/tmp/x"}).config == Path("/tmp/x/etc/expctl-host.json")
+    assert places_for({"EXPCTL_HOST_ROOT": "/srv/x"}).config == Path("/srv/x/etc/expctl-host.json")
     with pytest.raises(Refused):
         places_for({})
 

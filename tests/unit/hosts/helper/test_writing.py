@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from typing import Any
 
 import pytest
@@ -44,7 +43,7 @@ def test_without_variables_no_old_ones_are_left(box: Box) -> None:
 
 
 def test_a_fork_is_a_copy_and_the_original_is_not_touched(box: Box) -> None:
-    before = os.stat(box.root / f"etc/systemd/system/{PARKED}")
+    before = (box.root / f"etc/systemd/system/{PARKED}").stat()
     box.write(f"etc/systemd/system/{PARKED}.d/10.conf", "[Service]\nEnvironment=WHO=%N\n")
     answer = box.good("write-unit", FORK)
     text = text_of(box)
@@ -54,7 +53,7 @@ def test_a_fork_is_a_copy_and_the_original_is_not_touched(box: Box) -> None:
     assert "Install" not in text
     assert "Restart=always" not in text
     assert answer["user"] == "nobody"
-    after = os.stat(box.root / f"etc/systemd/system/{PARKED}")
+    after = (box.root / f"etc/systemd/system/{PARKED}").stat()
     assert (before.st_mtime_ns, before.st_ino) == (after.st_mtime_ns, after.st_ino)
 
 
@@ -159,7 +158,7 @@ def test_a_source_that_runs_as_root_is_not_forked_under_another_user_either(insi
 def test_a_part_that_runs_as_root_must_not_see_changes(inside: Inside, line: str) -> None:
     inside.box.configure(run_as=["nobody", "daemon"])
     edit(inside, "Restart=always", line)
-    for changed in ({"env": {"LD_PRELOAD": "/tmp/x.so"}}, {"env": {"A": "1"}}, {"cwd": "/tmp"}, {"user": "daemon"}):
+    for changed in ({"env": {"LD_PRELOAD": "/srv/x.so"}}, {"env": {"A": "1"}}, {"cwd": "/srv"}, {"user": "daemon"}):
         assert inside.bad("write-unit", {**FORK, **changed})["reason"] == "permission_denied"
     inside.good("write-unit", FORK)
     inside.good("write-unit", {**FORK, "user": "nobody"})

@@ -1,0 +1,293 @@
+"""Shifts of a host that serves by day: the store is real, the host is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlmodel import select
+
+from service.domain.events import EventType
+from service.domain.reasons import Reason
+from service.domain.status import Outcome, Status
+from service.store import agenda, events, hosts, openings, shifts
+from service.store.database import Database
+from service.store.tables import ExperimentRow, ShiftRow
+from tests.integration.workers.night import Night, install, read, submit
+from workers import serving
+from workers.engines.base import Readiness
+from workers.hosts.base import UnitState
+from workers.hosts.fake_production import FakeProductionHost
+from workers.reaching import Reach
+from workers.steps.base import HandOver
+
+PROD = "vllm-prod.service"
+
+
+def window(*, open_now: bool) -> str:
+    """Two hours that contain this minute, or that are far from it."""
+    start = datetime.now(UTC) + timedelta(hours=-1 if open_now else 6)
+    return f"{start:%H:%M}-{start + timedelta(hours=2):%H:%M}"
+
+
+class ParkingHost(FakeProductionHost):
+    """Every unit of ours listens at once."""
+
+    def start_unit(self, definition: Any) -> UnitState:
+        super().start_unit(definition)
+        self.listen(definition.name, 8001)
+        return self.unit(definition.name)
+
+
+@pytest.fixture
+def evening(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
+    made = Night(database, tmp_path)
+    made.host = ParkingHost("local")
+    install(made, monkeypatch)
+    monkeypatch.setattr(Reach, "impatient", lambda _self: made.host)
+    monkeypatch.setattr(serving, "probe", lambda *_: Readiness(True, detail="m answered", models=("m",), token="ok"))
+    made.host.serve(PROD)
+    configure(database)
+    return made
+
+
+def configure(database: Database, **changes: Any) -> None:
+    config = {"units": "systemd", "park": [PROD], "window": window(open_now=True), "close_after": 0.05, **changes}
+    with database.write() as session:
+        hosts.register(session, "local", "local", config)
+
+
+def told(database: Database) -> list[EventType]:
+    wanted = ("shift.", "production.", "host.", "experiment.started", "experiment.finished", "experiment.requeued")
+    with database.read() as session:
+        return [event.type for event in events.since(session) if event.type.startswith(wanted)]
+
+
+def due(database: Database) -> bool:
+    with database.read() as session:
+        return agenda.of(session, "local", datetime.now(UTC)).anything
+
+
+def serving_units(night: Night) -> list[str]:
+    return [name for name, state in night.host.states.items() if state.phase == "active"]
+
+
+def closings(database: Database) -> list[str | None]:
+    with database.read() as session:
+        return [row.closing for row in session.exec(select(ShiftRow).order_by(ShiftRow.id)).all()]  # type: ignore[arg-type]
+
+
+def test_a_night_in_order(database: Database, evening: Night) -> None:
+    submit(database, "a")
+    submit(database, "b")
+    evening.work()
+    assert evening.measured == ["a", "b"]
+    assert serving_units(evening) == [PROD]
+    assert told(database) == [
+        EventType.SHIFT_OPENED,
+        EventType.PRODUCTION_PARKED,
+        EventType.EXPERIMENT_STARTED,
+        EventType.EXPERIMENT_FINISHED,
+        EventType.EXPERIMENT_STARTED,
+        EventType.EXPERIMENT_FINISHED,
+        EventType.PRODUCTION_RESTORED,
+        EventType.SHIFT_CLOSED,
+    ]
+    assert not due(database)
+
+
+@pytest.mark.parametrize("changes", [{"window": window(open_now=False)}, {"window": None}])
+def test_by_day_nothing_is_stopped(database: Database, evening: Night, changes: dict[str, Any]) -> None:
+    configure(database, **changes)
+    submit(database)
+    assert not due(database)
+    evening.work()
+    assert (serving_units(evening), evening.measured, told(database)) == ([PROD], [], [])
+
+
+def test_an_admin_opens_one_shift_by_day(database: Database, evening: Night) -> None:
+    configure(database, window=None)
+    submit(database)
+    with database.write() as session:
+        openings.allow_opening(session, "local", "me")
+    assert due(database)
+    evening.work()
+    assert (evening.measured, serving_units(evening)) == (["x"], [PROD])
+    submit(database, "later")
+    assert not due(database), "the permission was for one shift"
+
+
+def test_an_endpoint_is_measured_before_anything_is_parked(database: Database, evening: Night) -> None:
+    seen: list[list[str]] = []
+    evening.meanwhile = lambda _spec, _look: seen.append(sorted(serving_units(evening)))
+    submit(database, "unit")
+    evening.engine.owns_process = True
+    submit(database, "guest", engine={"kind": "endpoint", "base_url": "http://gpu0:8000"})
+    make = evening.make_engine
+
+    def made(spec: Any, defaults: Any, environ: Any, base: Any) -> Any:
+        evening.engine.owns_process = spec.engine.kind != "endpoint"
+        return make(spec, defaults, environ, base)
+
+    evening.make_engine = made  # type: ignore[method-assign]
+    pytest.MonkeyPatch().setattr("workers.experiment.make_engine", made)
+    evening.work()
+    assert evening.measured == ["guest", "unit"]
+    assert seen == [[PROD], ["expctl-1-unit"]]
+
+
+def test_an_experiment_that_fails_does_not_stop_the_night(database: Database, evening: Night) -> None:
+    submit(database, "typo", engine={"kind": "vllm", "model": "m"})
+    submit(database, "good")
+    failing: Callable[..., None] = lambda spec, _look: evening.host.end(f"expctl-1-{spec.name}", 1) if spec.name == "typo" else None  # noqa: E731
+    evening.meanwhile = failing
+    evening.work()
+    assert evening.measured == ["typo", "good"]
+    assert (read(database, 1).outcome, read(database, 2).outcome) == (Outcome.FAILED, Outcome.SUCCEEDED)
+    assert serving_units(evening) == [PROD]
+
+
+def test_three_different_failures_in_a_row_trip(database: Database, evening: Night) -> None:
+    for number in range(4):
+        submit(database, f"x{number}", engine={"kind": "vllm", "model": f"m{number}"})
+    evening.meanwhile = lambda spec, _look: evening.host.end(f"expctl-{len(evening.measured)}-{spec.name}", 1)
+    evening.work()
+    assert evening.measured == ["x0", "x1", "x2"]
+    assert read(database, 4).status == Status.QUEUED
+    assert EventType.SHIFT_TRIPPED in told(database)
+    assert serving_units(evening) == [PROD]
+    assert not due(database), "a person has to look first"
+
+
+def test_the_same_failure_again_does_not_trip(database: Database, evening: Night) -> None:
+    for number in range(4):
+        submit(database, f"x{number}")
+    evening.meanwhile = lambda spec, _look: evening.host.end(f"expctl-{len(evening.measured)}-{spec.name}", 1)
+    evening.work()
+    assert len(evening.measured) == 4
+
+
+def test_give_back_ends_the_shift_now_and_queues_what_ran_again(database: Database, evening: Night) -> None:
+    submit(database)
+
+    def ask(_spec: Any, look: Callable[[], bool]) -> None:
+        with database.write() as session:
+            openings.ask_give_back(session, "local", "ann")
+        look()
+
+    evening.meanwhile = ask
+    evening.work()
+    row = read(database, 1)
+    assert (row.status, row.attempt, row.detail) == (Status.QUEUED, 2, "ann wanted production back")
+    assert (serving_units(evening), closings(database)) == ([PROD], ["ann wanted production back"])
+    with database.read() as session:
+        assert hosts.by_name(session, "local").give_back_by is None
+
+
+def test_pause_ends_the_shift_after_the_present_experiment(database: Database, evening: Night) -> None:
+    submit(database, "a")
+    submit(database, "b")
+
+    def pause(_spec: Any, _look: Any) -> None:
+        with database.write() as session:
+            hosts.by_name(session, "local").paused = True
+
+    evening.meanwhile = pause
+    evening.work()
+    assert (evening.measured, read(database, 2).status, serving_units(evening)) == (["a"], Status.QUEUED, [PROD])
+    assert not due(database)
+
+
+def test_production_started_by_hand_wins(database: Database, evening: Night) -> None:
+    submit(database, "a")
+    submit(database, "b")
+
+    def by_hand(_spec: Any, _look: Any) -> None:
+        evening.host.end("expctl-1-a", None, 15)
+        evening.host.serve(PROD)
+
+    evening.meanwhile = by_hand
+    evening.work()
+    row = read(database, 1)
+    assert (row.outcome, row.reason) == (Outcome.FAILED, Reason.PRODUCTION_STARTED_BY_HAND)
+    assert (evening.measured, serving_units(evening)) == (["a"], [PROD])
+    with database.read() as session:
+        assert "by_hand" in (hosts.by_name(session, "local").blocked or "")
+    assert not due(database)
+
+
+def test_a_power_cut_that_brings_production_back_is_accepted(database: Database, evening: Night) -> None:
+    submit(database, "a")
+    evening.meanwhile = lambda _spec, _look: evening.host.reboot(enabled=True)
+    evening.work()
+    row = read(database, 1)
+    assert (row.status, row.attempt) == (Status.QUEUED, 2), "a reboot is no fault of the experiment"
+    assert serving_units(evening) == [PROD]
+    assert "rebooted" in (closings(database)[0] or "")
+    with database.read() as session:
+        assert hosts.by_name(session, "local").blocked is None
+
+
+def test_the_window_s_end_gives_production_back_in_time(database: Database, evening: Night) -> None:
+    submit(database, "a")
+
+    def late(_spec: Any, look: Callable[[], bool]) -> None:
+        configure(database, window=window(open_now=False))
+        look()
+
+    evening.meanwhile = late
+    evening.work()
+    row = read(database, 1)
+    assert (row.status, row.detail.partition(",")[0]) == (Status.QUEUED, "the window closes")
+    assert serving_units(evening) == [PROD]
+
+
+def test_what_does_not_fit_before_the_window_closes_waits(database: Database, evening: Night) -> None:
+    submit(database, "long")
+    evening.work()
+    with database.write() as session:
+        row = session.get(ExperimentRow, 1)
+        assert row is not None
+        assert row.started_at is not None
+        row.finished_at = row.started_at + timedelta(hours=5)
+    submit(database, "long again")
+    assert not due(database)
+    submit(database, "of another kind", engine={"kind": "vllm", "model": "other"})
+    evening.work()
+    assert evening.measured == ["long", "of another kind"]
+
+
+def test_unsafe_production_is_not_parked_and_the_host_is_blocked(database: Database, evening: Night) -> None:
+    source = evening.host.sources[PROD]
+    evening.host.sources[PROD] = source.__class__(PROD, (), "sha", {**source.properties, "NeedDaemonReload": "yes"}, source.live_argv)
+    submit(database)
+    evening.work()
+    assert (evening.measured, serving_units(evening), read(database, 1).status) == ([], [PROD], Status.QUEUED)
+    with database.read() as session:
+        assert "daemon-reload" in (hosts.by_name(session, "local").blocked or "")
+
+
+@pytest.mark.parametrize("where", ["stop_unit", "running", "restore", "disarm"])
+def test_a_worker_lost_while_parking_or_restoring_is_followed_by_one_that_goes_on(
+    database: Database, evening: Night, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    submit(database)
+    act = getattr(evening.host, where)
+    left = [1]
+
+    def die(*args: Any, **named: Any) -> Any:
+        if left and left.pop():
+            raise HandOver
+        return act(*args, **named)
+
+    monkeypatch.setattr(evening.host, where, die)
+    evening.work()
+    assert due(database), "an open shift is a promise"
+    evening.work("second")
+    assert (evening.measured, serving_units(evening)) == (["x"], [PROD])
+    assert told(database).count(EventType.PRODUCTION_RESTORED) == 1
+    with database.read() as session:
+        assert shifts.current(session, 1) is None
