@@ -115,9 +115,9 @@ class LabHost:
         self.power.switch_off()
 
     def reboot(self) -> None:
-        """Switch it off in order, and on."""
-        self.power_off()
-        self.boot()
+        """It goes down in order and comes back by itself, as after `systemctl reboot`."""
+        self.power.restart()
+        wait_for(self.takes_logins, 30, f"{self.name} takes logins")
 
     def remove(self) -> None:
         """End it and take everything of it from this machine."""
@@ -131,7 +131,7 @@ class LabHost:
     def pull(self) -> None:
         """Pull the cable: from now on silence, both ways. Works while it is off, too.
 
-        A host that reboots by itself is unplugged again when it is next looked at, by `run` for one.
+        A host that reboots without our `reboot` is unplugged again when it is next looked at, by `run` for one.
         """
         self.cable.pull()
 
@@ -192,7 +192,8 @@ class LabHost:
     def run(self, *argv: str, user: str = "root", check: bool = True, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run a command inside, whatever the network is like. A host that is off has its disk, but no process and no systemd to ask.
 
-        It has the host's rights and no others: even as root it cannot touch this machine.
+        It has the host's rights and no others: even as root it cannot touch this machine. Best not while the host goes down: it waits
+        ten seconds for what entered it then.
         """
         done = self._inside(argv, user, stdin.encode(), check=check)
         out, err = (said.decode(errors="replace") for said in (done.stdout, done.stderr))

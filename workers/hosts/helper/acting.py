@@ -26,6 +26,8 @@ POLL_S = 0.1
 KILLED_S = 15.0
 """How long after KILL a process may take to go: the kernel gives GPU memory back meanwhile."""
 TERMINATED_S = 15.0
+SEEN_S = 3.0
+"""How long after its start a program is believed not to have renamed itself yet; vLLM imports for longer before it does."""
 TITLES = ("VLLM::", "sglang::")
 """How the processes of an engine name themselves that outlive their server."""
 
@@ -67,7 +69,8 @@ def _until_started(context: Context, unit: str, deadline_s: float) -> dict[str, 
     while True:
         show = context.systemd.show(unit)
         pid = number(show, "MainPID")
-        if pid and context.processes.started(pid):
+        # Right after exec the arguments are not there yet.
+        if pid and context.processes.started(pid) and context.processes.command_line(pid):
             return show
         waiting = living(show) or number(show, "Job") > 0
         if not waiting or context.clock.monotonic() > deadline:
@@ -78,7 +81,9 @@ def _until_started(context: Context, unit: str, deadline_s: float) -> dict[str, 
 def _look_at_once(context: Context, unit: str, show: dict[str, str], names: list[str]) -> dict[str, str]:
     invocation, pid = show.get("InvocationID", ""), number(show, "MainPID")
     known = seen(context, unit, invocation)
-    if not known and pid and invocation and context.processes.started(pid):
+    age_s = context.clock.monotonic() - number(show, "ExecMainStartTimestampMonotonic") / 1e6
+    # Of an older one nobody can say any more what it was started with.
+    if not known and age_s < SEEN_S and pid and invocation and context.processes.started(pid):
         argv, environment = context.processes.command_line(pid), context.processes.variables(pid)
         known = {"variables": {name: environment[name] for name in names if name in environment}}
         if argv:

@@ -58,19 +58,24 @@ def _command(context: Context, unit: str, invocation: str, cursor: str | None) -
 def _read(argv: list[str], cursor: str | None, limit_bytes: int) -> dict[str, Any]:
     lines: list[str] = []
     size, place, gap, at_end, first = 0, cursor, False, True, True
-    for entry in _entries(argv):
-        its_cursor, texts = _parsed(entry)
-        if first and cursor is not None:
-            first = False
-            if its_cursor == cursor:  # it was read the last time
-                continue
-            gap = True
-        size += sum(len(text.encode()) + 1 for text in texts)
-        if size > limit_bytes and lines:
-            at_end = False
-            break
-        lines += texts
-        place = its_cursor or place
+    try:
+        for entry in _entries(argv):
+            its_cursor, texts = _parsed(entry)
+            if first and cursor is not None:
+                first = False
+                if its_cursor == cursor:  # it was read the last time
+                    continue
+                gap = True
+            size += sum(len(text.encode()) + 1 for text in texts)
+            if size > limit_bytes and lines:
+                at_end = False
+                break
+            lines += texts
+            place = its_cursor or place
+    except Refused:
+        if not lines:
+            raise
+        at_end = False  # what was read is worth keeping, the next call goes on behind it
     # Not even the entry at the cursor is there any more.
     gap = gap or (first and cursor is not None)
     return {"lines": lines, "cursor": place or "", "at_end": at_end, "gap": gap}

@@ -87,11 +87,14 @@ class Processes:
 
     def _cgroup(self, pid: int) -> str:
         """The path that systemd keeps it under, in either version of cgroups."""
+        found = []
         for line in self._text(pid, "cgroup").split("\n"):
             _, controllers, path = (*line.split(":", 2), "", "")[:3]
             if controllers in ("", "name=systemd") and path:
-                return path
-        return ""
+                found.append(path)
+        # Where both versions are mounted, only one of them is systemd's; the other one shows a path that says nothing.
+        kept = [path for path in found if path.endswith((".service", ".scope", ".slice")) or ".slice/" in path]
+        return next(iter(kept + found), "")
 
     def describe(self, pid: int) -> dict[str, Any] | None:
         """A process in full; None where it has ended."""

@@ -39,7 +39,11 @@ def claim_of(fields: Fields) -> Claim:
 
 @dataclass
 class Record:
-    """What has to be brought back, until when the worker must have said that it lives, and what the dead-man did."""
+    """What has to be brought back, until when the worker must have said that it lives, and what the dead-man did.
+
+    A newer helper must be able to read what an older one wrote: a new field needs a default, and none is ever renamed. Else an
+    update in the middle of a shift makes the record unreadable, and the dead-man acts.
+    """
 
     parked: list[dict[str, Any]]
     note: dict[str, Any]

@@ -217,10 +217,14 @@ class Box:
 class FakeSystemd(Systemd):
     """The same systemctl without a process for each call, which is what a test waits for."""
 
+    def __init__(self, places: Places, clock: Clock) -> None:
+        super().__init__(places)
+        self._clock = clock
+
     def try_to(self, *words: str, deadline_s: float = 0.0) -> Ran:
         del deadline_s  # nothing here takes long
         printed, said = io.StringIO(), ""
-        fake_systemctl.ROOT = Path(self._places.root)
+        fake_systemctl.ROOT, fake_systemctl.monotonic = Path(self._places.root), self._clock.monotonic
         with contextlib.redirect_stdout(printed):
             try:
                 fake_systemctl.main(["--no-pager", "--no-ask-password", *words])
@@ -240,7 +244,7 @@ class Inside:
 
     def context(self) -> Context:
         made = context_for(self.places, self.caller, read_config(self.places.config), self.clock)
-        return dataclasses.replace(made, systemd=FakeSystemd(self.places))
+        return dataclasses.replace(made, systemd=FakeSystemd(self.places, self.clock))
 
     def good(self, verb: str, request: dict[str, Any] | None = None) -> dict[str, Any]:
         return helper.answer(verb, request or {}, self.context())

@@ -38,8 +38,10 @@ def main(argv: list[str]) -> None:
     for entry in entries:
         if matches(entry, [one for one in argv if not one.startswith("--")]):
             kept = {name: entry[name] for name in ("__CURSOR", "MESSAGE") if name in entry}
-            sys.stdout.write(entry.get("raw") or json.dumps(kept))
+            sys.stdout.write(json.dumps(kept))
             sys.stdout.write("\n")
+            if "exit" in entry:
+                sys.exit("told to fail")
 
 
 if __name__ == "__main__":

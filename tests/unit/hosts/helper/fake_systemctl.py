@@ -11,9 +11,9 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import zlib
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
@@ -152,8 +152,9 @@ def start(units: Units, unit: str, behaviour: dict[str, Any]) -> None:
     if how == "early":  # as between fork and exec
         (ROOT / "proc" / str(pid) / "exe").unlink()
         (ROOT / "proc" / str(pid) / "exe").symlink_to("/usr/lib/systemd/systemd")
-    since = str(int(time.monotonic() * 1e6))
-    props.update(ActiveState="active", SubState="running", MainPID=str(pid), ActiveEnterTimestampMonotonic=since)
+    since = str(int(monotonic() * 1e6))
+    props.update(ActiveState="active", SubState="running", MainPID=str(pid))
+    props.update(ActiveEnterTimestampMonotonic=since, ExecMainStartTimestampMonotonic=since)
 
 
 def stop(units: Units, unit: str) -> None:

@@ -66,6 +66,17 @@ def test_what_was_seen_of_one_start_is_not_told_of_the_next(inside: Inside) -> N
     assert inside.good("start", HERE)["seen_argv"] == []
 
 
+def test_what_nobody_saw_in_time_is_not_made_up(inside: Inside) -> None:
+    inside.box.behave(UNIT, start="early")
+    write(inside)
+    pid = inside.good("start", {**HERE, "deadline_s": 1})["show"]["MainPID"]
+    (inside.box.root / "proc" / pid / "exe").unlink()
+    (inside.box.root / "proc" / pid / "exe").symlink_to("/usr/bin/python3")
+    (inside.box.root / "proc" / pid / "cmdline").write_bytes(b"VLLM::APIServer\0")
+    inside.clock.pass_(60)
+    assert inside.good("start", HERE)["seen_argv"] == []
+
+
 def test_a_start_that_fails_is_an_answer(inside: Inside) -> None:
     inside.box.behave(UNIT, start="fail")
     write(inside)

@@ -147,6 +147,12 @@ def test_a_journal_that_fails_is_no_end_of_the_log(inside: Inside) -> None:
     assert answer["reason"] == "remote_command_failed"
 
 
+def test_what_was_read_before_it_failed_is_kept(inside: Inside) -> None:
+    keep(inside.box, entry(1, "one"), entry(2, "two", exit=1))
+    answer = read(inside)
+    assert (answer["lines"], answer["cursor"], answer["at_end"]) == (["one", "two"], "c0002", False)
+
+
 def test_a_journal_that_is_silent_is_not_waited_for_for_ever(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "READ_S", 0.5)
     keep(inside.box, entry(1, "one"))

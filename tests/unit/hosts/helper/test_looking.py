@@ -125,6 +125,8 @@ def test_a_dead_process_has_ended_unless_threads_of_it_live(tmp_path: Path, stat
 def test_a_real_process() -> None:
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", "", "a b", ""], stdin=subprocess.PIPE) as child:
         described = Processes(Path("/proc")).describe(child.pid)
+        while described is not None and not described["cmdline"]:  # as right after exec
+            described = Processes(Path("/proc")).describe(child.pid)
         assert described is not None
         assert described["user"] == getpass.getuser()
         assert described["cmdline"][-3:] == ["", "a b", ""]

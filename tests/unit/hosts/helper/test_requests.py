@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.hosts.helper.box import CLAIM, PARKED, UNIT, Box, Inside
 from workers.hosts.helper.places import calling, places_for
-from workers.hosts.helper.refusals import Refused
+from workers.hosts.helper.refusals import Misuse, Refused
+from workers.hosts.helper.request import LIMIT_BYTES, parsed
 
 WRITE = {"claim": CLAIM, "unit": UNIT, "argv": ["/bin/true"]}
 
@@ -80,6 +81,12 @@ UNLISTED: list[Any] = [
     None,
     7,
 ]
+
+
+def test_a_request_is_bounded() -> None:
+    assert parsed(b'"' + b"x" * (LIMIT_BYTES - 2) + b'"', "it")
+    with pytest.raises(Misuse, match="longer than"):
+        parsed(b'"' + b"x" * (LIMIT_BYTES - 1) + b'"', "it")
 
 
 @pytest.mark.parametrize("verb", ["status", "journal", "look", "stop", "start", "write-unit", "remove-unit", "source"])
@@ -173,16 +180,16 @@ def test_a_config_of_another_user_is_not_trusted(box: Box) -> None:
     assert box.bad("hello")["reason"] == "permission_denied"
 
 
-def test_a_link_in_the_place_of_a_state_file_is_not_followed(box: Box, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_state_file_is_not_followed(box: Box) -> None:
     (box.root / "var/lib/expctl-host").mkdir(mode=0o700)
     box.own(box.root / "var/lib/expctl-host")
-    (box.root / "var/lib/expctl-host/claim.json").symlink_to(tmp_path / "victim")
+    (box.root / "var/lib/expctl-host/claim.json").symlink_to(box.root / "victim")
     assert box.bad("stop", {"claim": CLAIM, "unit": UNIT})["reason"] == "permission_denied"
     for path in (box.root / "var/lib/expctl-host").iterdir():
         path.unlink()
-    (box.root / "var/lib/expctl-host/work.lock").symlink_to(tmp_path / "victim")
+    (box.root / "var/lib/expctl-host/work.lock").symlink_to(box.root / "victim")
     assert box.bad("stop", {"claim": CLAIM, "unit": UNIT})["reason"] == "internal_error"
-    assert not (tmp_path / "victim").exists()
+    assert not (box.root / "victim").exists()
 
 
 def test_state_is_closed_to_others(box: Box) -> None:
