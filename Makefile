@@ -23,10 +23,10 @@ demo: $(VENV)/run
 	$(BIN)/expctl demo
 
 test: $(VENV)/dev
-	# Unit tests measure times, so they run alone.
-	$(BIN)/python -m pytest tests/unit
-	# These mostly wait for processes and disks, so that two cores carry four at a time.
-	$(BIN)/python -m pytest -n 4 --dist worksteal tests/integration tests/acceptance
+	# The load client and the simulated engine are held to real times, so their tests run alone.
+	$(BIN)/python -m pytest tests/unit/bench tests/unit/sim
+	# The others mostly wait for processes and disks, so that two cores carry six at a time.
+	$(BIN)/python -m pytest -n 6 --dist worksteal --ignore=tests/unit/bench --ignore=tests/unit/sim tests/unit tests/integration tests/acceptance
 
 test-all: test
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from typing import Any
@@ -19,16 +20,31 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
     made = Spec.model_validate(spec)
     config, known = _host(made.host)
     defaults = HostDefaults(experiment_port=int(config.get("experiment_port", 8001)), executables=dict(config.get("executables", {})))
-    launch = make_engine(made, defaults, _Environment(os.environ)).launch()
+    from_unit = getattr(made.engine, "from_unit", None)
+    launch = None if from_unit else make_engine(made, defaults, _Environment(os.environ)).launch()
     prompts = 5 if made.bench.prompts == "five" else len(made.bench.prompts)
     return {
         "name": made.name,
         "host": made.host,
         "host_known": known,
-        "command": shlex.join(launch.argv) if launch else f"nothing is started; {getattr(made.engine, 'base_url', '')} is measured",
+        "command": shlex.join(launch.argv) if launch else _in_words(made, from_unit),
         "argv": list(launch.argv) if launch else None,
         "requests": prompts * made.bench.repeat * len(made.bench.concurrency),
     }
+
+
+def _in_words(spec: Spec, from_unit: str | None) -> str:
+    """Where no command line can be shown here."""
+    if from_unit is None:
+        return f"nothing is started; {getattr(spec.engine, 'base_url', '')} is measured"
+    return f"the command line of {from_unit}, as it is on {spec.host} when the experiment starts, with these changes: " + (
+        ", ".join(_changes(spec)) or "only the port"
+    )
+
+
+def _changes(spec: Spec) -> list[str]:
+    engine = spec.engine.model_dump(mode="json", exclude_defaults=True)
+    return [f"{key} {json.dumps(value)}" for key, value in engine.items() if key not in {"kind", "from_unit"}]
 
 
 class _Environment(dict[str, str]):

@@ -20,7 +20,7 @@ from expctl.serve import preload, register_hosts, run_api, run_steward, run_work
 from service.domain.errors import Conflict, Unavailable
 from service.settings import Settings
 
-READY_S = 30.0
+READY_S = 60.0
 GRACE_S = 10.0
 LOOPBACK = "127.0.0.1"
 

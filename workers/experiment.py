@@ -24,8 +24,9 @@ from workers.engines.base import Engine, HostDefaults
 from workers.engines.registry import make_engine
 from workers.heart import Heart
 from workers.hosts.base import Host, HostError
+from workers.hosts.commandof import command_of
 from workers.masking import Mask
-from workers.reaching import Reach, base_command
+from workers.reaching import Reach, forked_unit
 from workers.recorder import StoreRecorder
 from workers.runner import Ending, run
 from workers.steps.base import HandOver, StepContext
@@ -106,7 +107,11 @@ class Bench:
     def _context(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> StepContext:
         spec = Spec.model_validate(row.spec)
         defaults = HostDefaults(experiment_port=self.config.experiment_port, executables=dict(self.config.executables))
-        engine = make_engine(spec, defaults, self.worker.environ, base_command(spec, host))
+        source = forked_unit(spec, host)
+        if source is not None:
+            # The same experiment file may fork another unit tomorrow.
+            recorder.facts({"forked": {"unit": source.name, "sha256": source.sha256}})
+        engine = make_engine(spec, defaults, self.worker.environ, None if source is None else command_of(source))
         launch = engine.launch()
         port = launch.port if launch else 0
         return StepContext(

@@ -13,9 +13,7 @@ from service.domain.host_config import HostConfig
 from service.domain.spec import Spec
 from service.store import hosts
 from service.store.hosts import Lease
-from workers.basecommand import BaseCommand
-from workers.hosts.base import Host, ProductionHost
-from workers.hosts.commandof import command_of
+from workers.hosts.base import Host, ProductionHost, UnitSource
 from workers.hosts.helper_client import Claim
 from workers.hosts.patient import PatientHost
 from workers.hosts.registry import connect, engine_address, make_local_host, make_systemd_host
@@ -76,11 +74,11 @@ class Reach:
         self._connections.close()
 
 
-def base_command(spec: Spec, host: Host) -> BaseCommand | None:
-    """The command line of the unit that an experiment forks; None where it forks none."""
+def forked_unit(spec: Spec, host: Host) -> UnitSource | None:
+    """The unit that an experiment forks, as it is at this moment; None where it forks none."""
     if not isinstance(spec.engine, VllmEngine) or spec.engine.from_unit is None:
         return None
-    return command_of(host.source(spec.engine.from_unit))
+    return host.source(spec.engine.from_unit)
 
 
 def headers_of(config: HostConfig, environ: Mapping[str, str]) -> dict[str, str]:

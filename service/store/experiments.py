@@ -245,9 +245,10 @@ def note_progress(session: Session, lease: Lease, experiment_id: int, progress: 
 
 
 def add_facts(session: Session, lease: Lease, experiment_id: int, facts: dict[str, Any]) -> None:
-    """Add provenance."""
-    merged = get(session, experiment_id).facts | facts
-    _stamp(session, lease, experiment_id, {"facts": merged})
+    """Add provenance. A fork's model is known only now: the unit that it forks names it."""
+    row = get(session, experiment_id)
+    named = {} if row.served_model or not facts.get("served_model") else {"served_model": str(facts["served_model"])}
+    _stamp(session, lease, experiment_id, {"facts": row.facts | facts, **named})
 
 
 def _stamp(session: Session, lease: Lease, experiment_id: int, values: dict[str, Any]) -> None:

@@ -66,6 +66,7 @@ def _insert(session: Session, spec: Spec, created_by: str, group_id: str | None)
         host = hosts.by_name(session, spec.host)
     except NotFound as error:
         raise SpecError(error.what, error.why, error.todo) from None
+    _suits(host, spec)
     row = ExperimentRow(
         group_id=group_id,
         name=spec.name,
@@ -85,6 +86,24 @@ def _insert(session: Session, spec: Spec, created_by: str, group_id: str | None)
     data = {"name": row.name} | ({"group": group_id} if group_id else {})
     events.emit(session, EventType.EXPERIMENT_SUBMITTED, created_by, host=host.name, experiment_id=row.id, data=data)
     return row
+
+
+def _suits(host: HostRow, spec: Spec) -> None:
+    """Say now what the host could only say at night."""
+    by_systemd = host.config.get("units") == "systemd"
+    if spec.is_command and by_systemd:
+        raise SpecError(
+            f"engine.kind: a command cannot run on {host.name} yet",
+            "its units are kept by systemd",
+            "use a host that keeps plain processes",
+        )
+    from_unit = getattr(spec.engine, "from_unit", None)
+    if from_unit is not None and not by_systemd:
+        raise SpecError(
+            f"engine.from_unit: {from_unit} cannot be forked on {host.name}",
+            "its units are plain processes, so there is no unit of systemd to fork",
+            f"write engine.model and engine.args instead, or `expctl host add {host.name} --units systemd`",
+        )
 
 
 def _zone(host: HostRow) -> tzinfo:

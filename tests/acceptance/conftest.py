@@ -1,4 +1,8 @@
-"""Running embedded services. Starting one costs seconds, so tests that leave it healthy share it."""
+"""Running embedded services. Starting one costs seconds, so tests that leave it healthy share it.
+
+Every test that uses a service runs on both databases, unless it says why not. All tests of one database are run in a row, so that no
+more services live at once than needed.
+"""
 
 from __future__ import annotations
 
@@ -9,61 +13,97 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.service import Service
+from tests.databases import TEMPLATE, PostgresServer
 from workers.hosts.local import LocalHost
 
+Environ = dict[str, str]
 Pool = dict[tuple[tuple[str, str], ...], Service]
 
 
-def end(service: Service) -> None:
-    """Stop a service, whatever a test has left of it, and the engines that would outlive it."""
-    if service.process is not None:
-        service.stop()
-    for pid in service.children().values():
-        os.kill(pid, 9)
-    host = LocalHost("local", service.data)
-    for unit in host.units():
-        host.stop_unit(unit.name, grace_s=1)
+class Services:
+    """Starts services on one kind of database, and ends them with all that is theirs."""
+
+    def __init__(self, postgres: PostgresServer | None) -> None:
+        self._postgres = postgres
+        self._databases: dict[Path, str] = {}
+
+    def start(self, folder: Path, environ: Environ, template: str = TEMPLATE) -> Service:
+        """A service with a database of its own."""
+        if self._postgres is not None:
+            name = self._databases[folder] = self._postgres.create(template)
+            environ = environ | {"EXPCTL_DATABASE_URL": self._postgres.url(name)}
+        made = Service(folder, environ=environ)
+        try:
+            return made.start()
+        except BaseException:
+            self.end(made)
+            raise
+
+    def end(self, service: Service) -> None:
+        """Stop a service, whatever a test has left of it, and the engines that would outlive it."""
+        if service.process is not None:
+            service.stop()
+        for pid in service.children().values():
+            os.kill(pid, 9)
+        host = LocalHost("local", service.data)
+        for unit in host.units():
+            host.stop_unit(unit.name, grace_s=1)
+        service.close()
+        if self._postgres is not None:
+            self._postgres.drop(self._databases.pop(service.folder))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The demo first: it waits for a minute, and whoever begins it last keeps all others waiting."""
+    items.sort(key=lambda item: item.path.name != "test_demo.py")
+
+
+@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def services(request: pytest.FixtureRequest) -> Services:
+    """Services on each kind of database."""
+    return Services(None if request.param == "sqlite" else request.getfixturevalue("postgres"))
 
 
 @pytest.fixture(scope="session")
-def pool() -> Iterator[Pool]:
+def pool(services: Services) -> Iterator[Pool]:
     """Services that run, by their settings."""
     running: Pool = {}
     yield running
     for service in running.values():
-        end(service)
+        services.end(service)
 
 
 @pytest.fixture
-def environ() -> dict[str, str]:
+def environ() -> Environ:
     """Settings of the service; a module may give others."""
     return {}
 
 
 @pytest.fixture
-def service(tmp_path_factory: pytest.TempPathFactory, environ: dict[str, str], pool: Pool) -> Iterator[Service]:
+def service(tmp_path_factory: pytest.TempPathFactory, environ: Environ, services: Services, pool: Pool) -> Iterator[Service]:
     """A running embedded service with an idle host. It has a past: what earlier tests submitted has finished."""
     key = tuple(sorted(environ.items()))
-    made = pool.pop(key, None) or Service(tmp_path_factory.mktemp("service"), environ=environ).start()
+    made = pool.pop(key, None) or services.start(tmp_path_factory.mktemp("service"), environ)
     yield made
-    if made.settled() and "EXPCTL_DATABASE_URL" not in environ:
+    if made.settled():
         pool[key] = made
     else:
-        end(made)
+        services.end(made)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Service]:
-    """A running embedded service without a past."""
-    made = Service(tmp_path).start()
+def fresh(tmp_path: Path, services: Services) -> Iterator[Service]:
+    """A running embedded service without a past; its database was empty when it started."""
+    made = services.start(tmp_path, {}, "template0")
     yield made
-    end(made)
+    services.end(made)
 
 
 @pytest.fixture(scope="session")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def shared(tmp_path_factory: pytest.TempPathFactory, services: Services) -> Iterator[Service]:
     """One service for all tests that are only refused or only read; its host is paused, so that nothing runs."""
-    made = Service(tmp_path_factory.mktemp("shared")).start()
+    made = services.start(tmp_path_factory.mktemp("shared"), {})
     assert made.cli("pause").returncode == 0
     yield made
-    end(made)
+    services.end(made)

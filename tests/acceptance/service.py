@@ -10,18 +10,24 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import httpx
 import pytest
 
+from expctl import specfiles
 from expctl.client import Client
 from service.domain.errors import ExpctlError
+from service.settings import Settings
 from workers.sim.launchers import write_launchers
 
+MANY_KILLS = 2
+"""After so many, `up` takes its time to start the next one."""
 QUICK_BENCH = {"max_tokens": 16, "concurrency": [1, 4], "repeat": 1, "warmup": 1}
 
 
@@ -35,15 +41,15 @@ T = TypeVar("T")
 _NUMBERS = itertools.count()
 
 
-def wait_for(look: Callable[[], T], seconds: float = 30.0) -> T:
-    """The first true answer of `look`; a failure that names it otherwise."""
+def wait_for(look: Callable[[], T], seconds: float = 60.0, every: float = 0.1) -> T:
+    """The first true answer of `look`; a failure that names it otherwise. A look costs the service more than the test."""
     tick = threading.Event()
-    for _ in range(int(seconds / 0.05)):
-        found = look()
-        if found:
-            return found
-        tick.wait(0.05)
-    pytest.fail(f"not true within {seconds} s: {look}")
+    until = time.monotonic() + seconds
+    while not (found := look()):
+        if time.monotonic() > until:
+            pytest.fail(f"not true within {seconds} s: {look}")
+        tick.wait(every)
+    return found
 
 
 def port_is_free(port: int) -> bool:
@@ -66,11 +72,18 @@ class Service:
     environ: dict[str, str] = field(default_factory=dict)
     """Settings of this service besides its folder."""
     process: subprocess.Popen[bytes] | None = None
+    kills: int = 0
+    """How many of its processes were killed."""
 
     def environment(self) -> dict[str, str]:
         """What its processes are started with. They may keep their bytecode: it halves what a start costs."""
         own = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         return own | {"EXPCTL_DATA_DIR": str(self.data)} | self.environ
+
+    @property
+    def database_url(self) -> str:
+        """The database as its processes see it."""
+        return self.environ.get("EXPCTL_DATABASE_URL", "") or Settings(data_dir=self.data).resolved_database_url
 
     @property
     def url(self) -> str:
@@ -82,6 +95,7 @@ class Service:
 
     def start(self) -> Service:
         argv = [sys.executable, "-m", "expctl", "up", "--port", str(self.port), "--data", str(self.data)]
+        self.kills = 0
         told = self.folder / f"up-{next(_NUMBERS)}.log"
         with told.open("wb") as log:
             self.process = subprocess.Popen(
@@ -97,6 +111,13 @@ class Service:
         code = self.process.wait(30)
         self.process = None
         return code
+
+    def kill(self, verb: str) -> int:
+        """Kill one of its processes; gives its pid."""
+        pid = self.children()[verb]
+        os.kill(pid, signal.SIGKILL)
+        self.kills += 1
+        return pid
 
     def kill_all(self) -> None:
         """The whole service at once, as a crash of the user's session would; engines live on."""
@@ -120,8 +141,23 @@ class Service:
                     continue
         return found
 
+    @cached_property
+    def client(self) -> Client:
+        """One for all looks: making one costs more than twenty of them."""
+        return Client(self.url)
+
+    @cached_property
+    def http(self) -> httpx.Client:
+        """The same, for answers that the client knows nothing of."""
+        return httpx.Client(base_url=self.url, trust_env=False, timeout=10)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.client.__exit__(None, None, None)
+        self.http.close()
+
     def api(self, path: str) -> str:
-        return httpx.get(f"{self.url}{path}", trust_env=False, timeout=10).text
+        return self.http.get(path).text
 
     def host(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.api("/v1/hosts/local"))
@@ -129,14 +165,13 @@ class Service:
 
     def settled(self) -> bool:
         """End what a test left open. False where this service is no longer fit for the next one."""
-        if self.process is None or self.process.poll() is not None:
+        if self.process is None or self.process.poll() is not None or self.kills > MANY_KILLS:
             return False
         try:
-            with Client(self.url) as client:
-                client.pause("local", paused=False)
-                for item in client.experiments(statuses=["held", "queued", "running"], limit=200):
-                    client.cancel(item["id"])
-                wait_for(lambda: not client.experiments(statuses=["held", "queued", "running", "stopping"]), 20)
+            self.client.pause("local", paused=False)
+            for item in self.client.experiments(statuses=["held", "queued", "running"], limit=200):
+                self.client.cancel(item["id"])
+            wait_for(lambda: not self.client.experiments(statuses=["held", "queued", "running", "stopping"]), 20)
         except (ExpctlError, pytest.fail.Exception):
             return False
         return port_is_free(self.engine_port)
@@ -166,25 +201,32 @@ class Service:
         path.write_text(json.dumps(spec))
         return path
 
-    def submit(self, *argv: Any) -> int:
-        done = self.cli("submit", *map(str, argv))
+    def submit(self, file: Path, *options: str) -> int:
+        """Queue the experiment of a file. Without options no command is run for it: that costs more than everything else here."""
+        if not options:
+            [spec] = specfiles.read(str(file), [])
+            return int(self.client.submit(spec.model_dump(mode="json", by_alias=True), again=False)["id"])
+        done = self.cli("submit", str(file), *options)
         assert done.returncode == 0, done.stderr
         return int(done.stdout)
 
     def show(self, one: int) -> dict[str, Any]:
-        with Client(self.url) as client:
-            return client.experiment(one)
+        return self.client.experiment(one)
+
+    def newest(self) -> list[dict[str, Any]]:
+        """What there is."""
+        return self.client.experiments(limit=200)
 
     def at_step(self, one: int, step: str) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             item = self.show(one)
             return item if item["step"] == step or item["status"] == "finished" else None
 
-        return wait_for(look)
+        return wait_for(look, every=0.03)  # some steps are short
 
-    def ended(self, one: int, seconds: float = 60.0) -> dict[str, Any]:
+    def ended(self, one: int, seconds: float = 120.0) -> dict[str, Any]:
         def look() -> dict[str, Any] | None:
             item = self.show(one)
             return item if item["status"] == "finished" else None
 
-        return wait_for(look, seconds)
+        return wait_for(look, seconds, every=0.2)

@@ -122,7 +122,7 @@ def test_a_job_that_ended_while_no_worker_was_there(service: Service, exit_statu
     (Path(before["cwd"]) / "go").touch()
     wait_for(lambda: not psutil.pid_exists(before["pid"]))
     service.start()
-    item = service.ended(one, 120)
+    item = service.ended(one)
     assert item["outcome"] == outcome, item["detail"]
     assert item["facts"]["command"]["exit_status"] == exit_status
     assert "the end" in service.cli("logs", str(one)).stdout
@@ -136,7 +136,7 @@ def test_a_job_that_still_runs_is_adopted(service: Service) -> None:
     service.start()
     wait_for(lambda: service.show(one)["step"] == "measure")
     (Path(before["cwd"]) / "go").touch()
-    item = service.ended(one, 120)
+    item = service.ended(one)
     assert item["outcome"] == "succeeded"
     assert launched(service, one)["pid"] == before["pid"]
     assert service.cli("logs", str(one)).stdout == "once\n"

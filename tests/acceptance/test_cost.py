@@ -10,6 +10,9 @@ import pytest
 
 from tests.acceptance.service import Service
 
+on_one_database = pytest.mark.parametrize("services", ["sqlite"], indirect=True)
+"""A client does not know what database its service has."""
+
 
 def cpu_seconds(*argv: str) -> float:
     """User and system time of one run of the command."""
@@ -19,6 +22,7 @@ def cpu_seconds(*argv: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@on_one_database
 @pytest.mark.parametrize(("argv", "limit"), [(["--help"], 0.25), (["queue"], 0.45)])
 def test_cpu(service: Service, argv: list[str], limit: float) -> None:
     words = argv if argv == ["--help"] else ["--server", service.url, *argv]
@@ -33,6 +37,7 @@ def test_help_imports_no_verb_and_no_heavy_library() -> None:
     assert done.stderr.strip() == "[]"
 
 
+@on_one_database
 def test_the_queue_loads_neither_the_database_nor_the_workers(service: Service) -> None:
     code = f"import sys; from expctl.main import run; run(['--server', '{service.url}', 'queue']); "
     code += "print([m for m in sys.modules if m.split('.')[0] in {'sqlmodel', 'sqlalchemy', 'fastapi', 'workers'}], file=sys.stderr)"

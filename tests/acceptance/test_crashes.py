@@ -9,14 +9,15 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import psutil
 import pytest
+from sqlalchemy import text
 
-from service.settings import Settings
 from service.store import migrate
-from service.store.database import Database
+from service.store.database import WRITER_LOCK, Database
 from tests.acceptance.service import Service, port_is_free, steps, wait_for
 
 STEPS = ("clear", "launch", "load", "warm", "measure", "collect")
@@ -35,7 +36,7 @@ def events(service: Service, one: int) -> list[dict[str, Any]]:
 
 def whole(service: Service, one: int, pid: int | None) -> None:
     """One success, one start, one engine, every request once."""
-    item = service.ended(one, 90)
+    item = service.ended(one)
     assert item["outcome"] == "succeeded", (item["reason"], item["detail"])
     kinds = [event["type"] for event in events(service, one)]
     assert kinds.count("experiment.started") == kinds.count("experiment.finished") == 1
@@ -51,26 +52,25 @@ def whole(service: Service, one: int, pid: int | None) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_the_worker_is_killed_in_every_step(service: Service, step: str) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 40}, LOAD_SECONDS="2"))
+    one = service.submit(service.file("x", bench={"max_tokens": 30 if step == "measure" else 8}, LOAD_SECONDS="1"))
     item = service.at_step(one, step)
     launched = steps(item).get("launch", {}).get("evidence", {}).get("pid")
-    os.kill(service.children()["worker"], signal.SIGKILL)
+    service.kill("worker")
     whole(service, one, launched)
 
 
 def test_the_api_is_killed_again_and_again(service: Service) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 60}, LOAD_SECONDS="2"))
+    one = service.submit(service.file("x", bench={"max_tokens": 60}, LOAD_SECONDS="1"))
     for step in ("load", "measure"):
         service.at_step(one, step)
-        old = service.children()["api"]
-        os.kill(old, signal.SIGKILL)
+        old = service.kill("api")
         wait_for(lambda old=old: service.children().get("api") not in {None, old})  # type: ignore[misc]
         wait_for(lambda: service.cli("queue").returncode == 0)
     whole(service, one, None)
 
 
 def test_everything_of_ours_is_killed_at_once(service: Service) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 60}, LOAD_SECONDS="3"))
+    one = service.submit(service.file("x", bench={"max_tokens": 8}, LOAD_SECONDS="3"))
     item = service.at_step(one, "load")
     pid = wait_for(lambda: steps(service.show(one))["launch"]["evidence"].get("pid"))
     assert item["status"] == "running"
@@ -80,9 +80,9 @@ def test_everything_of_ours_is_killed_at_once(service: Service) -> None:
     whole(service, one, pid)
 
 
-@pytest.mark.parametrize("step", ["load", "measure"])
-def test_a_frozen_worker_that_wakes_up_touches_nothing(service: Service, step: str) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 100}, LOAD_SECONDS="6"))
+@pytest.mark.parametrize(("step", "tokens", "load"), [("load", 8, "4"), ("measure", 100, "0.3")])
+def test_a_frozen_worker_that_wakes_up_touches_nothing(service: Service, step: str, tokens: int, load: str) -> None:
+    one = service.submit(service.file("x", bench={"max_tokens": tokens}, LOAD_SECONDS=load))
     service.at_step(one, step)
     pid = steps(service.show(one))["launch"]["evidence"]["pid"]
     frozen = service.children()["worker"]
@@ -103,25 +103,31 @@ def test_a_frozen_worker_that_wakes_up_touches_nothing(service: Service, step: s
 
 
 def freeze(service: Service, pid: int) -> None:
-    """Stop a worker, but not in the middle of a transaction: SQLite has one write lock, and a frozen holder keeps it from all."""
-    database = Database(Settings(data_dir=service.data).resolved_database_url)
+    """Stop a worker, but not in the middle of a transaction: there is one write lock, and a frozen holder keeps it from all."""
+    database = Database(service.database_url)
 
     def frozen_between_transactions() -> bool:
         os.kill(pid, signal.SIGSTOP)
-        with database.engine.connect() as connection:
-            raw = connection.connection.driver_connection
-            assert raw is not None
-            raw.execute("PRAGMA busy_timeout=100")
-            try:
-                raw.execute("BEGIN IMMEDIATE")
-            except sqlite3.OperationalError:
-                os.kill(pid, signal.SIGCONT)
-                return False
-            raw.execute("ROLLBACK")
+        if nobody_writes(database):
             return True
+        os.kill(pid, signal.SIGCONT)
+        return False
 
     wait_for(frozen_between_transactions)
     database.close()
+
+
+def nobody_writes(database: Database) -> bool:
+    """Whether the write lock can be had."""
+    if database.engine.dialect.name == "postgresql":
+        with database.engine.connect() as connection:
+            return bool(connection.scalar(text(f"SELECT pg_try_advisory_xact_lock({WRITER_LOCK})")))
+    with closing(sqlite3.connect(str(database.engine.url.database), timeout=0.1, isolation_level=None)) as raw:
+        try:
+            raw.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+    return True
 
 
 def _owners(service: Service) -> list[int]:
@@ -141,11 +147,11 @@ def test_a_silent_worker_is_told_of_and_so_is_its_return(service: Service) -> No
 
 
 def test_an_upgrade_under_a_running_engine(service: Service) -> None:
-    one = service.submit(service.file("x", LOAD_SECONDS="6"))
+    one = service.submit(service.file("x", bench={"max_tokens": 8}, LOAD_SECONDS="4"))
     service.at_step(one, "load")
     pid = wait_for(lambda: steps(service.show(one))["launch"]["evidence"].get("pid"))
     service.kill_all()
-    database = Database(Settings(data_dir=service.data).resolved_database_url)
+    database = Database(service.database_url)
     migrate.downgrade(database, "-1")
     assert migrate.current(database) != migrate.head()
     database.close()
@@ -154,7 +160,7 @@ def test_an_upgrade_under_a_running_engine(service: Service) -> None:
 
 
 def test_a_worker_that_meets_a_newer_migration_claims_nothing(service: Service) -> None:
-    database = Database(Settings(data_dir=service.data).resolved_database_url)
+    database = Database(service.database_url)
     with database.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     one = service.submit(service.file("x"))
@@ -162,6 +168,6 @@ def test_a_worker_that_meets_a_newer_migration_claims_nothing(service: Service) 
     wait_for(lambda: "claiming nothing" in log.read_text())
     assert service.show(one)["status"] == "queued"
     with database.engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = ?", (migrate.head(),))
+        connection.execute(text("UPDATE alembic_version SET version_num = :head"), {"head": migrate.head()})
     database.close()
     assert service.ended(one)["outcome"] == "succeeded"

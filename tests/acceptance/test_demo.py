@@ -9,18 +9,11 @@ import sys
 import pytest
 
 
-@pytest.fixture(scope="module")
-def demo() -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "expctl", "demo", "--json"], capture_output=True, text=True, check=False, timeout=170)
-
-
-def test_it_says_that_it_is_simulated_and_ends_well(demo: subprocess.CompletedProcess[str]) -> None:
+def test_it_tells_the_story() -> None:
+    demo = subprocess.run([sys.executable, "-m", "expctl", "demo", "--json"], capture_output=True, text=True, check=False, timeout=170)
     assert demo.returncode == 0, demo.stderr
     assert demo.stderr.startswith("SIMULATED")
     assert "Loading · weights" in demo.stderr
-
-
-def test_it_tells_the_story(demo: subprocess.CompletedProcess[str]) -> None:
     answer = json.loads(demo.stdout)
     assert set(answer) == {"baseline", "candidate", "comparison"}
     comparison = answer["comparison"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -61,7 +60,7 @@ def test_watch_and_logs_survive_the_death_of_the_api(service: Service) -> None:
         assert watch.stdout is not None
         while "weights" not in watch.stdout.readline():
             assert watch.poll() is None
-        os.kill(service.children()["api"], signal.SIGKILL)
+        service.kill("api")
         log, _ = logs.communicate(timeout=90)
         shown, _ = watch.communicate(timeout=90)
     assert "x: Succeeded" in shown

@@ -120,7 +120,8 @@ class Fleet:
         """An experiment with the simulated engine: a fork of production, or a unit of its own."""
         own = {"from_unit": PRODUCTION} if fork else {"model": "/srv/models/kimi", "served_model_name": "kimi"}
         env = {"TEST_RUN": str(next(self._numbers))}
-        spec = {"name": name, "host": self.host.name, "engine": {"kind": "vllm", "env": env, **own, **(engine or {})}, "bench": QUICK, **more}
+        made = {"kind": "vllm", "env": env, **own, **(engine or {})}
+        spec = {"name": name, "host": self.host.name, "engine": made, "bench": QUICK, **more}
         path = self.service.folder / f"{re.sub('[^a-z0-9]+', '-', name)}.yaml"
         path.write_text(json.dumps(spec))
         return int(self.good("submit", str(path), *(["--now"] if now else [])))

@@ -29,7 +29,8 @@ def fleet(production_host: LabHost, tmp_path: Path, request: pytest.FixtureReque
 def test_the_whole_night(fleet: Fleet) -> None:
     before = fingerprint(fleet.host)
     base = fleet.submit("base", fork=True)
-    ngram = fleet.submit("ngram", fork=True, engine={"speculative": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}})
+    speculative = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
+    ngram = fleet.submit("ngram", fork=True, engine={"speculative": speculative})
     own = fleet.submit("own")
     for one in (base, ngram, own):
         item = fleet.ended(one)

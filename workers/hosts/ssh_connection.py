@@ -155,7 +155,7 @@ class Connection(paramiko.Transport):
 
     def shut(self) -> None:
         """End it, and let no thread of it live on."""
-        self.packetizer.complete_handshake()  # else a timer of a handshake that failed holds the interpreter at its exit
+        self.packetizer.complete_handshake()  # ends the timer of one that failed
         self.close()
         self.sock.close()
         if self.ident is not None:

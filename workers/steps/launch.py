@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from service.domain.reasons import Reason
 from workers.hosts.base import Fork, HostError, UnitDefinition, UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed
+
+KEY, HIDDEN = "--api-key", "***"
 
 
 def launch(ctx: StepContext) -> None:
@@ -28,13 +32,14 @@ def launch(ctx: StepContext) -> None:
         unit=ctx.unit,
         invocation_id=state.invocation_id,
         evidence={
-            "argv": list(wanted.argv),
+            "argv": without_keys(wanted.argv),
             "pid": state.main_pid,
             "port": wanted.port,
-            "seen_argv": list(state.argv),
+            "seen_argv": without_keys(state.argv),
             "boot_id": state.boot_id,
             "from_unit": from_unit,
             "changes": [list(change) for change in wanted.changes],
+            "warnings": list(wanted.warnings),
         },
     )
 
@@ -60,3 +65,15 @@ def _start(ctx: StepContext, definition: UnitDefinition) -> UnitState:
         return ctx.host.start_unit(definition)
     except HostError as error:
         raise StepFailed(Reason(error.reason), error.evidence, error.evidence) from error
+
+
+def without_keys(argv: Sequence[str]) -> list[str]:
+    """A command line as it may be shown: an existing unit that is forked may have its API key there."""
+    shown: list[str] = []
+    for word in argv:
+        name, equals, _ = word.partition("=")
+        if shown and shown[-1] == KEY:
+            shown.append(HIDDEN)
+        else:
+            shown.append(f"{KEY}={HIDDEN}" if name == KEY and equals else word)
+    return shown

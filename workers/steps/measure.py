@@ -42,9 +42,13 @@ def _one_level(ctx: StepContext, target: Target, counters: Callable[[], EngineCo
     ctx.living_unit()
     phase = ctx.recorder.begin_phase("measured", level)
     keep = _Keeper(ctx, phase, level)
+    before = ctx.host.gpu_state()
     run = run_phase_blocking(target, ctx.spec.bench, level, counters=counters, on_request=keep, should_stop=keep_watch(ctx))
     # The same process must have served all of it, or the numbers belong to two servers.
     ctx.living_unit()
+    if before:
+        # Two runs at other clocks or temperatures are not to be told apart by their arguments.
+        ctx.recorder.facts({f"gpu_state@{level}": {"before": before, "after": ctx.host.gpu_state()}})
     return phase, run
 
 

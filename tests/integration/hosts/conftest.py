@@ -30,6 +30,13 @@ def fails(reason: Reason, command: str, *words: str, within_s: float = 2.0) -> I
     assert time.monotonic() - began < within_s
 
 
+def wait_until(condition: Callable[[], object], within_s: float = 5.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never came true"
+        time.sleep(0.02)
+
+
 class Account:
     """Files of a person who uses ssh."""
 

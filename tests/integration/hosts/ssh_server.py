@@ -117,7 +117,8 @@ class SshServer:
             other = threading.Thread(target=_pump, args=(channel, wire), daemon=True)
             other.start()
             _pump(wire, channel)
-        channel.close()
+        with contextlib.suppress(OSError, EOFError, paramiko.SSHException):
+            channel.close()
 
     def execute(self, channel: paramiko.Channel, command: str) -> None:
         """What stands after the mark decides: a scripted misbehaviour, else the shell."""

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import paramiko
 import pytest
 
 from service.domain.reasons import Reason
-from tests.integration.hosts.conftest import Account, fails
+from tests.integration.hosts.conftest import Account, fails, wait_until
 from tests.integration.hosts.ssh_server import Relay, SshServer, ed25519, port_that_says
+from workers.hosts.process import all_processes, command_line
 from workers.hosts.ssh import SshTransport
 from workers.hosts.ssh_limits import SshLimits
 
@@ -29,6 +31,11 @@ def test_nobody_listens(account: Account) -> None:
         port = free.getsockname()[1]
     with fails(Reason.CONNECTION_REFUSED, "not_executed", f"127.0.0.1 port {port}"):
         account.transport(f"127.0.0.1:{port}").run(["true"])
+
+
+def test_no_way_there(account: Account) -> None:
+    with fails(Reason.HOST_UNREACHABLE, "not_executed", "255.255.255.255 port 22: "):
+        account.transport("255.255.255.255").run(["true"])
 
 
 def test_no_such_name(account: Account) -> None:
@@ -219,23 +226,44 @@ def test_a_proxy_command_that_fails(account: Account, server: SshServer) -> None
         account.transport(f"127.0.0.1:{server.port}").run(["true"])
 
 
+def test_a_proxy_command_that_hangs_is_ended(account: Account) -> None:
+    account.write_config(f"Host gpu\n  ProxyCommand sleep 600.{os.getpid()}\n")
+    with fails(Reason.HOST_UNREACHABLE, "not_executed", "no ssh server answered"):
+        account.transport("gpu").run(["true"])
+    assert not any(f"600.{os.getpid()}" in word for pid in all_processes() for word in command_line(pid))
+
+
 def test_no_destination(account: Account) -> None:
     with fails(Reason.HOST_UNREACHABLE, "not_executed", "is no ssh destination"):
         account.transport("-oProxyCommand=id").run(["true"])
 
 
-def test_the_interpreter_can_leave_at_once_after_a_handshake_that_failed(account: Account) -> None:
-    """The timer that paramiko sets for the handshake is a thread that would hold it for as long as the limit."""
+@pytest.fixture
+def leaves_after_its_version() -> Iterator[int]:
+    """The port of a server that goes away in the middle of the handshake."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer_and_leave() -> None:
             wire, _ = listener.accept()
-            wire.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
-            time.sleep(0.3)
+            wire.sendall(VERSION)
+            time.sleep(0.2)
             wire.close()
 
-        threading.Thread(target=answer_and_leave, daemon=True).start()
-        code = """
+        thread = threading.Thread(target=answer_and_leave)
+        thread.start()
+        yield listener.getsockname()[1]
+        thread.join()
+
+
+def test_no_thread_is_left_of_a_handshake_that_failed(account: Account, leaves_after_its_version: int) -> None:
+    with fails(Reason.CONNECTION_LOST, "not_executed"):
+        account.transport(f"127.0.0.1:{leaves_after_its_version}").run(["true"])
+    wait_until(lambda: not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer | paramiko.Transport)])
+
+
+def test_a_failure_prints_nothing(account: Account, leaves_after_its_version: int) -> None:
+    """Paramiko logs tracebacks, and Python prints what is logged and nobody handles."""
+    code = """
 import sys
 from pathlib import Path
 from workers.hosts.ssh import SshTransport
@@ -245,7 +273,6 @@ try:
 except TransportError as error:
     print(error.reason)
 """
-        argv = [sys.executable, "-c", code, f"127.0.0.1:{listener.getsockname()[1]}", str(account.config), str(account.known_hosts)]
-        done = subprocess.run(argv, capture_output=True, check=True, timeout=10)
-    assert done.stdout == b"connection_lost\n"
-    assert done.stderr == b""
+    argv = [sys.executable, "-c", code, f"127.0.0.1:{leaves_after_its_version}", str(account.config), str(account.known_hosts)]
+    done = subprocess.run(argv, capture_output=True, check=True, timeout=10)
+    assert (done.stdout, done.stderr) == (b"connection_lost\n", b"")

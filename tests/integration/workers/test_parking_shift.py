@@ -25,6 +25,7 @@ from workers.reaching import Reach
 from workers.steps.base import HandOver
 
 PROD = "vllm-prod.service"
+ANSWERED = Readiness(True, detail="m answered", models=("m",), token="ok")  # noqa: S106 - what the model said
 
 
 def window(*, open_now: bool) -> str:
@@ -48,7 +49,7 @@ def evening(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     made.host = ParkingHost("local")
     install(made, monkeypatch)
     monkeypatch.setattr(Reach, "impatient", lambda _self: made.host)
-    monkeypatch.setattr(serving, "probe", lambda *_: Readiness(True, detail="m answered", models=("m",), token="ok"))
+    monkeypatch.setattr(serving, "probe", lambda *_: ANSWERED)
     made.host.serve(PROD)
     configure(database)
     return made

@@ -249,7 +249,7 @@ def test_who_lost_the_claim_touches_nothing_any_more(database: Database, night: 
 def test_the_lease_is_released_whatever_happens(
     database: Database, night: Night, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise error
 
     submit(database)

@@ -17,6 +17,7 @@ KNOWN = [
     ("sudo: 需要密码", 1, Reason.SUDO_PASSWORD_REQUIRED),
     ("sudo\uff1a抱歉，您必须拥有一个终端来执行 sudo", 1, Reason.SUDO_PASSWORD_REQUIRED),  # noqa: RUF001 - as seen
     ("sudo: ett lösenord krävs", 1, Reason.SUDO_PASSWORD_REQUIRED),
+    ("sudo: აუცილებელია ტერმინალი; ან გამოიყენეთ -S პარამეტრი, ან askpass-ის", 1, Reason.SUDO_PASSWORD_REQUIRED),
     ("Sorry, user jo is not allowed to execute '/bin/systemctl stop x' as root on gpu.", 1, Reason.PERMISSION_DENIED),
     ("jo is not in the sudoers file.", 1, Reason.PERMISSION_DENIED),
     ("sudo: expctl-host: command not found", 1, Reason.REMOTE_COMMAND_FAILED),

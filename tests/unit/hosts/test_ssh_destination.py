@@ -130,7 +130,8 @@ def test_included_files(configured: Resolve, tmp_path: Path) -> None:
     (tmp_path / ".ssh/conf.d").mkdir()
     (tmp_path / ".ssh/conf.d/one").write_text("Host gpu\n  User jo\nHost other\n  Port 9\n")
     (tmp_path / "two").write_text("Port 24\n")
-    lines = (f"include conf.d/* {tmp_path / 'two'} # both", "ConnectTimeout 3")
+    (tmp_path / "three").write_text("ConnectTimeout 9\n")
+    lines = (f"include conf.d/* {tmp_path / 'two'} # {tmp_path / 'three'}", "ConnectTimeout 3")
     machine = configured("gpu", *lines).destination
     assert (machine.user, machine.port, machine.connect_timeout_s) == ("jo", 24, 3)
 

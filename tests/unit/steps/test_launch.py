@@ -7,7 +7,7 @@ from service.domain.reasons import Reason
 from service.domain.status import Outcome
 from tests.unit.steps.stage import UNIT, Stage
 from workers.steps.base import HandOver, StepFailed
-from workers.steps.launch import launch
+from workers.steps.launch import launch, without_keys
 
 
 def failure(stage: Stage) -> StepFailed:
@@ -28,7 +28,7 @@ def test_starts_and_records_the_invocation(stage: Stage) -> None:
     assert (stage.recorder.unit, stage.recorder.invocation_id) == (UNIT, "invocation1")
     assert stage.recorder.evidence == {
         "argv": ["fake-engine", "serve"], "pid": 1001, "port": 8001, "seen_argv": ["fake-engine", "serve"],
-        "boot_id": None, "from_unit": None, "changes": [],
+        "boot_id": None, "from_unit": None, "changes": [], "warnings": [],
     }  # fmt: skip
 
 
@@ -111,3 +111,16 @@ def test_it_is_asked_for_cause_to_stop_before_the_start(stage: Stage, cause: Exc
     with pytest.raises(type(cause)):
         launch(stage.ctx)
     assert stage.called("start_unit") == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "shown"),
+    [
+        (["vllm", "--api-key", "sesame", "--port", "1"], ["vllm", "--api-key", "***", "--port", "1"]),
+        (["vllm", "--api-key=sesame"], ["vllm", "--api-key=***"]),
+        (["vllm", "--api-key"], ["vllm", "--api-key"]),
+        ([], []),
+    ],
+)
+def test_an_api_key_in_a_command_line_is_not_kept(argv: list[str], shown: list[str]) -> None:
+    assert without_keys(argv) == shown

@@ -21,6 +21,7 @@ from workers.steps.base import HandOver
 PROD = "vllm-prod.service"
 OTHER = "vllm-other.service"
 ADDRESS = "http://gpu0"
+ANSWERED = Readiness(True, detail="m answered", models=("m",), token="ok")  # noqa: S106 - what the model said
 
 
 @dataclass
@@ -78,7 +79,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
 
     def probe(base_url: str, model: str, headers: Mapping[str, str], token_s: float) -> Readiness:
         del model, headers, token_s
-        return made.answers.get(base_url) or Readiness(True, detail="m answered", models=("m",), token="ok")
+        return made.answers.get(base_url) or ANSWERED
 
     monkeypatch.setattr(serving, "probe", probe)
     host.serve(PROD)
