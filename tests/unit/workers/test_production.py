@@ -156,7 +156,7 @@ def test_a_hook_that_fails_leaves_production_alone(rig: Rig) -> None:
 
 
 def test_one_that_was_started_while_it_was_parked_is_told(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rig.host, "stop_unit", lambda name, grace_s=0.0: rig.host.unit(name))
+    monkeypatch.setattr(rig.host, "stop_unit", lambda name, **_: rig.host.unit(name))
     with pytest.raises(NotParked) as caught:
         rig.production.park()
     assert (caught.value.reason, caught.value.touched) == (Reason.PRODUCTION_STARTED_BY_HAND, True)
