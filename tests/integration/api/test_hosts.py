@@ -69,7 +69,7 @@ def test_a_host_is_added_and_then_changed(api: Api) -> None:
         ({}, "the name of the host is missing", ""),
         ({"name": "a/b"}, "'a/b' is no name for a host", "letters, digits"),
         ({"name": 5}, "5 is no name for a host", "letters, digits"),
-        ({"name": "x", "windwo": "1"}, "these settings are not possible", "windwo: there is no such setting; did you mean window?"),
+        ({"name": "x", "windw": "1"}, "these settings are not possible", "windw: there is no such setting; did you mean window?"),
         ({"name": "x", "ssh": "h"}, "these settings are not possible", "units: systemd"),
         ({"name": "x", "window": "20"}, "these settings are not possible", "window: a window is written like 20:00-08:00"),
     ],

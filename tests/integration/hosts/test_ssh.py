@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from service.domain.reasons import Reason
-from tests.integration.hosts.conftest import Account, fails
+from tests.integration.hosts.conftest import QUICK, Account, fails
 from tests.integration.hosts.ssh_server import Relay, SshServer
 from workers.hosts.ssh import SshTransport
 from workers.hosts.ssh_limits import SshLimits
@@ -102,9 +102,13 @@ def test_threads_take_turns(ssh: SshTransport, server: SshServer) -> None:
     assert len(server.connections) == 1
 
 
-def test_a_command_that_hangs_on_a_host_that_is_well(ssh: SshTransport) -> None:
-    with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "did not end within 0.6 s"):
-        ssh.run(["hang"], deadline_s=0.6)
+@pytest.mark.parametrize("limits", [QUICK, SshLimits()])
+def test_a_command_that_hangs_on_a_host_that_is_well(account: Account, server: SshServer, limits: SshLimits) -> None:
+    """Also where no keepalive falls into the time."""
+    account.pin(server)
+    ssh = account.transport(f"127.0.0.1:{server.port}", limits)
+    with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "did not end within 0.8 s", "the host answers"):
+        ssh.run(["hang"], deadline_s=0.8)
     assert ssh.run(["true"]).ok
 
 

@@ -32,7 +32,7 @@ def test_durations_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"windwo": "20:00-08:00"}, "windwo: there is no such setting; did you mean window?"),
+        ({"windw": "20:00-08:00"}, "windw: there is no such setting; did you mean window?"),
         ({"hooks": {"before": []}}, "hooks.before: there is no such setting"),
         ({"window": "evening"}, "window: a window is written like 20:00-08:00"),
         ({"window": 5}, "window: must be a text"),
@@ -133,4 +133,4 @@ def test_what_is_no_name(name: object) -> None:
 
 def test_a_stored_row_with_an_unknown_key_is_not_read_as_if_nothing_were_wrong() -> None:
     with pytest.raises(ValidationError):
-        HostConfig.model_validate({"windwo": "x"})
+        HostConfig.model_validate({"windw": "x"})
