@@ -74,11 +74,12 @@ def upgrade_database(settings: Settings) -> str:
 
 
 def register_hosts(settings: Settings, local_hosts: Mapping[str, dict[str, Any]]) -> None:
-    """Make hosts known that are reached on this machine itself."""
+    """Make hosts known that are reached on this machine itself. What else was set for them stays."""
     database = Database(settings.resolved_database_url)
     with database.write() as session:
+        known = {row.name: row.config for row in hosts.every(session)}
         for name, config in local_hosts.items():
-            hosts.register(session, name, "local", config)
+            hosts.register(session, name, "local", {**known.get(name, {}), **config})
     database.close()
 
 

@@ -13,18 +13,21 @@ from workers.deadman import DeadMan
 from workers.steps.base import ShiftOver
 
 
-@dataclass(frozen=True)
+@dataclass
 class Curfew:
     """Looks at the host's row, the window and the dead-man."""
 
     host: str
     dead_man: DeadMan | None = None
+    decided: ShiftOver | None = None
+    """Why, where it is known already: what a former worker left running ends for the same reason."""
 
     def over(self, session: Session) -> ShiftOver | None:
         """Why the shift has to end now; None while it may go on."""
+        if self.decided is not None:
+            return self.decided
         if self.dead_man is not None and self.dead_man.fired is not None:
-            fired = self.dead_man.fired
-            return ShiftOver(Reason.HOST_UNREACHABLE, f"the host gave production back by itself at {fired.fired_at} ({fired.why})")
+            return ShiftOver(Reason.HOST_UNREACHABLE, self.dead_man.fired.story)
         row = hosts.by_name(session, self.host)
         if row.give_back_by is not None:
             return ShiftOver(Reason.WINDOW_CLOSED, f"{row.give_back_by} wanted production back")

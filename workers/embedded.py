@@ -9,6 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.domain.errors import ClaimLost
 from service.store import agenda, migrate
+from workers.hosts.base import HostError
 from workers.shift import run_shift
 from workers.worker import Worker
 
@@ -16,6 +17,7 @@ log = structlog.get_logger()
 
 POLL_S = 0.5
 OUTDATED_S = 5.0
+HOST_PAUSE_S = 5.0
 
 
 def work(worker: Worker, host: str) -> None:
@@ -34,6 +36,10 @@ def work(worker: Worker, host: str) -> None:
                 run_shift(worker, host)
         except ClaimLost as lost:
             log.warning("claim lost", host=host, why=str(lost))
+        except HostError as error:
+            # Outside of any experiment: what is promised to the host is kept as soon as it can be worked with again.
+            log.warning("the host cannot be worked with", host=host, reason=error.reason, why=error.evidence)
+            worker.stop.wait(HOST_PAUSE_S)
         except SQLAlchemyError as error:
             # What runs on the host goes on; it is adopted as soon as the database answers again.
             log.warning("database error", host=host, error=str(error))

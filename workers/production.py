@@ -18,6 +18,7 @@ from service.domain.host_config import HostConfig
 from service.domain.reasons import Reason
 from service.store.hosts import NOT_RESTORED
 from workers.hosts.base import DeadManFired, HostError, ParkedUnit, ProductionHost, RestoredUnit, UnitPhase
+from workers.hosts.commandof import is_command_line
 from workers.serving import Serving, serves, survey
 
 log = structlog.get_logger()
@@ -73,7 +74,10 @@ class Production:
     book: Book
 
     def park(self) -> None:
-        """Stop production, with everything in place that brings it back. NotParked where that is not possible."""
+        """Stop production, with everything in place that brings it back. NotParked where that is not possible.
+
+        DeadManFired where the host has given it back meanwhile; then it has to be restored all the same.
+        """
         units = self._known() or self._survey()
         names = [unit.name for unit in units]
         touched = bool(self.book.parked().get("armed"))
@@ -85,8 +89,8 @@ class Production:
                 self.book.check()
                 self.host.stop_unit(name, grace_s=120.0)
             living = self.host.running(names)
-        except DeadManFired as fired:
-            raise NotParked(fired.reason, fired.evidence, touched=True) from fired
+        except DeadManFired:
+            raise
         except HostError as error:
             raise NotParked(error.reason, error.evidence, touched=touched) from error
         if living:
@@ -217,6 +221,10 @@ class Production:
         parked = self.book.parked()
         after_s = round(self.book.now() - float(parked.get("restoring_since") or self.book.now()), 1)
         away_s = round(self.book.now() - float(parked.get("parked_at") or self.book.now()), 1)
+        fired = self.host.given_back()
+        if fired is not None:
+            self.book.note(given_back_by_host=fired.story)  # disarmed, the host knows no more of it
+            parked = self.book.parked()
         self.host.disarm(force=not units)
         if parked.get("not_restored_at") is not None:
             self.book.block(None)
@@ -225,7 +233,7 @@ class Production:
             self.book.note(restored_at=self.book.now(), restored_after_s=after_s, away_s=away_s)
             changed = [unit.name for unit in units if not self._as_before(unit)]
             proof = {unit.name: serves(self.host, unit, self.headers).detail for unit in units}
-            extra = {key: parked[key] for key in ("not_clean", "given_back_by_host") if parked.get(key)}
+            extra = {key: parked[key] for key in ("not_clean", "host_rebooted", "given_back_by_host") if parked.get(key)}
             self.book.emit(
                 EventType.PRODUCTION_RESTORED,
                 units=[unit.name for unit in units], after_s=after_s, away_s=away_s, proof=proof, changed=changed, **extra,
@@ -239,4 +247,5 @@ class Production:
     def _as_before(self, unit: Serving) -> bool:
         """The same files, and the same command line as far as it can still be read."""
         source = self.host.source(unit.name)
-        return source.sha256 == unit.sha256 and (not source.live_argv or not unit.live_argv or source.live_argv == unit.live_argv)
+        told = is_command_line(source.live_argv) and is_command_line(unit.live_argv)
+        return source.sha256 == unit.sha256 and (not told or source.live_argv == unit.live_argv)

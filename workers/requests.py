@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,15 +120,16 @@ class Requests:
         text = assemble()
         user = args.user or self._login()
         config = default_config(parked=self.config.park, run_as=[self.config.run_as] if self.config.run_as else [])
+        sudoers = "" if user == "root" else sudoers_line(user)
         answer: dict[str, Any] = {
             "installed": False,
             "path": PATH,
             "sha256": hashlib.sha256(text.encode()).hexdigest(),
-            "sudoers": "" if user == "root" else sudoers_line(user),
+            "sudoers": sudoers,
             "config_path": CONFIG_PATH,
             "config": json.loads(config),
             "config_text": config,
-            "commands": _by_hand(user),
+            "commands": _by_hand(self.lease.host, config, sudoers),
             "text": text,
         }
         if not args.apply:
@@ -170,11 +172,14 @@ def _shown(stage: Route, keys: tuple[HostKey, ...]) -> list[dict[str, str]]:
     ]
 
 
-def _by_hand(user: str) -> list[str]:
+def _by_hand(host: str, config: str, sudoers: str) -> list[str]:
+    """For an admin of the host, line by line; the first one runs where the command line is."""
     lines = [
+        f"expctl host install {host} --file > expctl-host    # then copy it to the host",
         f"install -o root -g root -m 0755 expctl-host {PATH}",
-        f"install -o root -g root -m 0644 expctl-host.json {CONFIG_PATH}",
+        f"printf '%s' {shlex.quote(config)} > {CONFIG_PATH} && chmod 0644 {CONFIG_PATH}",
     ]
-    if user != "root":
-        lines.append("echo 'THE SUDOERS LINE' > /etc/sudoers.d/expctl && chmod 0440 /etc/sudoers.d/expctl && visudo -c")
+    if sudoers:
+        place = "/etc/sudoers.d/expctl"
+        lines.append(f"printf '%s\\n' {shlex.quote(sudoers)} > {place} && chmod 0440 {place} && visudo -c")
     return lines

@@ -11,9 +11,12 @@ from service.domain.reasons import Reason
 from workers.engines.base import Readiness
 from workers.engines.readiness import probe
 from workers.hosts.base import Host, HostError, ProductionHost, UnitPhase, UnitSource
+from workers.hosts.commandof import shown_command
 
 DEFAULT_PORTS = (("sglang", 30000), ("llama-server", 8080), ("vllm", 8000))
 """Program -> port where its command line names none."""
+ELSEWHERE = frozenset({"--config", "--uds"})
+"""Options that say where a server listens without naming it in the command line."""
 TOKEN_S = 60.0
 
 
@@ -65,7 +68,7 @@ def _safe_to_park(source: UnitSource) -> None:
 
 
 def _look(host: Host, config: HostConfig, address: str, headers: Mapping[str, str], source: UnitSource) -> Serving:
-    port = port_of(source.live_argv)
+    port = _port(config, source)
     base = config.production_address or (f"{address}:{port}" if port else None)
     made = Serving(source.name, source.sha256, source.live_argv, f"{base}/v1" if base else None, port, "", proven=False, detail="it runs")
     if made.base_url is None:
@@ -76,6 +79,12 @@ def _look(host: Host, config: HostConfig, address: str, headers: Mapping[str, st
         made.name, made.sha256, made.live_argv, made.base_url, port, model, proven=answer.ready,
         detail=answer.detail if answer.ready else f"it did not serve: {answer.detail}",
     )  # fmt: skip
+
+
+def _port(config: HostConfig, source: UnitSource) -> int | None:
+    """The port on the host itself. None where nothing tells it, or production answers at another: behind a proxy, out of a container."""
+    port, address = port_of(shown_command(source)), config.production_address
+    return port if address is None or address.endswith(f":{port}") else None
 
 
 def serves(host: Host, unit: Serving, headers: Mapping[str, str]) -> Readiness:
@@ -95,11 +104,17 @@ def serves(host: Host, unit: Serving, headers: Mapping[str, str]) -> Readiness:
 
 
 def port_of(argv: Sequence[str]) -> int | None:
-    """The port that a command line names, else the default one of the server that it starts."""
-    for index, word in enumerate(argv):
-        name, _, value = word.partition("=")
-        if name == "--port":
-            text = value or (argv[index + 1] if index + 1 < len(argv) else "")
-            return int(text) if text.isdecimal() else None
-    line = " ".join(argv).lower()
+    """The port that a command line names last, else the default one of the server that it starts; None where it may be another."""
+    words = " ".join(argv).split()  # a shell has the whole command in one word
+    named = [_value(words, at) for at, word in enumerate(words) if word.partition("=")[0] == "--port"]
+    if named:
+        return int(named[-1]) if named[-1].isdecimal() else None
+    if any(word.partition("=")[0] in ELSEWHERE for word in words):
+        return None
+    line = " ".join(words).lower()
     return next((port for program, port in DEFAULT_PORTS if program in line), None)
+
+
+def _value(words: Sequence[str], at: int) -> str:
+    _, equals, value = words[at].partition("=")
+    return (value if equals else next(iter(words[at + 1 :]), "")).strip("'\"")

@@ -19,13 +19,15 @@ from workers.curfew import Curfew
 from workers.deadman import DeadMan
 from workers.experiment import Bench
 from workers.heart import Heart
-from workers.hosts.base import HostError, ProductionHost
+from workers.hosts.base import DeadManFired, HostError, ProductionHost, UnitPhase
 from workers.production import NotParked, Production
 from workers.reaching import Reach, headers_of
+from workers.reappeared import reappeared
 from workers.requests import Answer, Requests
 from workers.runner import Ending
 from workers.shiftbook import ShiftBook
-from workers.steps.base import HandOver
+from workers.steps.base import HandOver, ShiftOver
+from workers.unitname import experiment_of
 from workers.worker import Worker
 
 log = structlog.get_logger()
@@ -110,7 +112,11 @@ class _Shift:
     def _run(self) -> None:
         while not self.worker.stop.is_set():
             self.book.check()
-            why = self.book.closing() or self._why_close()
+            why = self.book.closing()
+            over = self._why_close() if why is None else None
+            if over is not None:
+                why = over.detail
+                self._end_active(over)
             if why is not None:
                 self._close(why)
                 return
@@ -207,7 +213,16 @@ class _Shift:
 
     # When to end.
 
-    def _why_close(self) -> str | None:
+    def _end_active(self, over: ShiftOver) -> None:
+        """What a former worker left running ends with the shift, and for its reason: by day it would meet production."""
+        with self.worker.database.read() as session:
+            active = agenda.of(session, self.lease.host, datetime.now(UTC)).active
+        row = self._take(None) if active else None
+        if row is not None:
+            self.bench.curfew.decided = over
+            self._judge(row, self.bench.work(row))
+
+    def _why_close(self) -> ShiftOver | None:
         if not self.config.park:
             return None
         phase = self.book.phase()
@@ -215,31 +230,25 @@ class _Shift:
             over = self.bench.curfew.over(session)
             open_again = agenda.may_open(hosts.by_name(session, self.lease.host), datetime.now(UTC))
         if over is not None:
-            return over.detail
+            return over
         self.dead_man.watch(parked=phase in {"parking", "parked"})
         if phase == "parked":
             return self._serving_again()
         return None if open_again or phase == "parking" else self._only_guests()
 
-    def _only_guests(self) -> str | None:
+    def _only_guests(self) -> ShiftOver | None:
         """Outside the window a shift goes on for those only that need production as it is."""
         with self.worker.database.read() as session:
             todo = agenda.of(session, self.lease.host, datetime.now(UTC))
-        return None if todo.guests or todo.active else "nothing left to do"
+        return None if todo.guests or todo.active else ShiftOver(Reason.WINDOW_CLOSED, "nothing left to do")
 
-    def _serving_again(self) -> str | None:
-        """Production that was parked and runs: started by somebody, or by the host itself after a reboot."""
-        host = self._host()
-        living = host.running(self.config.park)
-        if not living:
-            return None
-        before = self.book.parked().get("boot_id")
-        if before is not None and host.unit(living[0]).boot_id != before:
-            self.book.note(given_back_by_host="the host was rebooted")
-            return f"the host was rebooted, and {', '.join(living)} started by itself"
-        why = f"{', '.join(living)} was started by hand"
-        self._block(why)
-        return why
+    def _serving_again(self) -> ShiftOver | None:
+        over = reappeared(self._host(), self.config.park, self.book.parked().get("boot_id"))
+        if over is not None and over.reason == Reason.HOST_REBOOTED:
+            self.book.note(host_rebooted=over.detail)
+        if over is not None and over.reason == Reason.PRODUCTION_STARTED_BY_HAND:
+            self._block(over.detail)
+        return over
 
     def _judge(self, row: ExperimentRow, ending: Ending | None) -> None:
         """What an ending means for the rest of the night."""
@@ -282,6 +291,9 @@ class _Shift:
         self.dead_man.watch(parked=True)
         try:
             self._production().park()
+        except DeadManFired as fired:
+            # A worker died while it parked, and nobody came in time. That is mended, and no reason to keep the host shut.
+            self.book.decide_closing(fired.story)
         except NotParked as failed:
             log.warning("production could not be parked", host=self.lease.host, why=str(failed))
             self._block(f"production could not be parked: {failed.reason}: {failed.detail}")
@@ -301,9 +313,23 @@ class _Shift:
                 log.warning("production is not restored yet", host=self.lease.host, why=str(error))
                 self.worker.stop.wait(IDLE_POLL_S)
                 return False
+        self._tidy()
         with self.worker.database.write() as session:
             shifts.close(session, self.lease, self.book.shift_id, why)
         return True
+
+    def _tidy(self) -> None:
+        """Forget the units of experiments that are known no longer; on a host under systemd, of all: their logs were copied."""
+        host = self.reach.host(self.book.check, None)
+        try:
+            ended = [state.name for state in host.units() if state.phase == UnitPhase.ENDED]
+            with self.worker.database.read() as session:
+                known = experiments.known(session, [number for name in ended if (number := experiment_of(name)) is not None])
+            for name in ended:
+                if self.config.units == "systemd" or experiment_of(name) not in known:
+                    host.forget_unit(name)
+        except HostError as error:
+            log.warning("the host could not be tidied", host=self.lease.host, why=str(error))
 
 
 def _answer(asked: Requests, busy: str | None) -> HostRequestRow | None:

@@ -229,6 +229,11 @@ def cancel(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
     return row
 
 
+def known(session: Session, ids: Sequence[int]) -> set[int]:
+    """Those of the ids that exist."""
+    return {one for one in session.exec(select(ExperimentRow.id).where(col(ExperimentRow.id).in_(ids))).all() if one is not None}
+
+
 def status_of(session: Session, experiment_id: int) -> Status:
     """Only the status, for the worker's poll."""
     return Status(session.exec(select(ExperimentRow.status).where(ExperimentRow.id == experiment_id)).one())

@@ -69,6 +69,10 @@ def close(session: Session, lease: Lease, shift_id: int, why: str) -> None:
     session.add(row)
     host = session.get(HostRow, lease.host_id)
     if host is not None:
+        if host.give_back_by is not None and not host.paused:
+            # Or what waits would park it again at once, against the word of whoever wanted it back.
+            host.paused = True
+            events.emit(session, EventType.QUEUE_PAUSED, host.give_back_by, host=lease.host, data={"why": "production was given back"})
         host.open_by = host.give_back_by = None
         session.add(host)
     events.emit(session, EventType.SHIFT_CLOSED, f"worker:{lease.owner}", host=lease.host, data={"shift": shift_id, "why": row.closing})

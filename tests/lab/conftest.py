@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,8 @@ HOSTS = pytest.StashKey[list[LabHost]]()
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failed test shows the end of the journal of its hosts, which are gone by the time that a person reads it."""
     report = yield
-    for host in item.stash.get(HOSTS, []) if report.failed and report.when == "call" else ():
+    hosts = [host for node in item.listchain() for host in node.stash.get(HOSTS, [])]
+    for host in hosts if report.failed and report.when in {"setup", "call"} else ():
         report.sections.append((f"journal of {host.name}", host.run("journalctl", "-n", "60", "--no-pager", check=False).stdout))
     return report
 
@@ -33,11 +34,10 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return made
 
 
-@pytest.fixture
-def new_host(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[NewHost]:
-    """Makes hosts of the test's own; see NewHost."""
-    addresses = lab.addresses(tmp_path_factory.mktemp("ssh"))
-    hosts = request.node.stash.setdefault(HOSTS, [])
+@contextmanager
+def making(lab: Lab, folder: Path, hosts: list[LabHost]) -> Iterator[NewHost]:
+    """What makes hosts, and removes them at the end."""
+    addresses = lab.addresses(folder)
     with ExitStack() as stack:
 
         def make(name: str = "gpu0", *, boot: bool = True, binds: Sequence[Path] = (), disk_mib: int | None = None) -> LabHost:
@@ -48,6 +48,20 @@ def new_host(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest
                 made.boot()
             return made
 
+        yield make
+
+
+@pytest.fixture
+def new_host(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[NewHost]:
+    """Makes hosts of the test's own; see NewHost."""
+    with making(lab, tmp_path_factory.mktemp("ssh"), request.node.stash.setdefault(HOSTS, [])) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def new_shared_host(lab: Lab, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[NewHost]:
+    """The same for all tests of one file, where a host takes minutes to be ready."""
+    with making(lab, tmp_path_factory.mktemp("ssh"), request.node.stash.setdefault(HOSTS, [])) as make:
         yield make
 
 

@@ -123,6 +123,8 @@ class ProcessInfo:
     """One letter, such as R, S, D, Z."""
     start_ticks: int | None = None
     """With the pid, what tells this process from a later one. Without it no process is ever ended."""
+    unit_lives: bool | None = None
+    """Whether that unit still runs, by the service manager's own word; None where it was not asked."""
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,8 @@ class GpuHolder:
     owner: str | None
     unit: str | None = None
     """As in ProcessInfo; None where the tool cannot name the process."""
+    unit_lives: bool | None = None
+    """As in ProcessInfo."""
     start_ticks: int | None = None
     state: str | None = None
     """Start and state of whoever has this pid here."""
@@ -244,6 +248,9 @@ class Host(Protocol):
     def running(self, names: Sequence[str]) -> tuple[str, ...]:
         """Which of these units, ours or not, live at this moment."""
 
+    def given_back(self) -> DeadManFired | None:
+        """Whether this host has given production back by itself, because nobody had renewed its deadline; None where it has not."""
+
     def source(self, name: str) -> UnitSource:
         """An existing unit, to be forked or parked. HostError where there is none, or no service manager."""
 
@@ -265,6 +272,9 @@ class Host(Protocol):
 
         HostError: unkillable_process where it survives KILL, permission_denied where it may not be ended.
         """
+
+    def forget_unit(self, name: str) -> None:
+        """Remove all that is kept of an ended unit, its log included; one that lives, or has left something over, is kept."""
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:
         """Whole log lines after `cursor` (None: from the start of the unit's present invocation)."""
@@ -326,3 +336,8 @@ class DeadManFired(HostError):
     def __init__(self, reason: str, evidence: str, fired_at: str, why: str) -> None:
         super().__init__(reason, evidence)
         self.fired_at, self.why = fired_at, why
+
+    @property
+    def story(self) -> str:
+        """In words."""
+        return f"the host gave production back by itself at {self.fired_at} ({self.why})"

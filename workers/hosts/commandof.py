@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from service.domain.reasons import Reason
 from workers.basecommand import BaseCommand
 from workers.execline import BadLine, CommandLine, split_commands
-from workers.expansion import SYSTEM_SPECIFIERS, name_specifiers, pin_specifiers
+from workers.expansion import SYSTEM_SPECIFIERS, Unresolved, expand_specifiers, expand_variables, name_specifiers, pin_specifiers
 from workers.hosts.base import HostError, UnitSource
 from workers.hosts.unitcheck import findings
 from workers.hosts.unitfile import UnitFile, read_unit
@@ -21,8 +23,7 @@ def command_of(source: UnitSource) -> BaseCommand:
     """
     unit = _read(source)
     line = _only_command(source, unit)
-    own = _specifiers(source)
-    variables = {**unit.environment({**SYSTEM_SPECIFIERS, **own}), **source.variables}
+    _, variables = _meanings(source, unit)
     found = findings(unit, variables)
     for finding in found:
         if finding.reason is not None:
@@ -31,8 +32,45 @@ def command_of(source: UnitSource) -> BaseCommand:
     if source.properties.get("NeedDaemonReload") == "yes":
         warnings += (f"{source.name} was edited after systemd read it: the fork takes the files as they are now",)
     # The fork has another name, and another file.
-    words = pin_specifiers(_plain(source, line), own)
+    words = pin_specifiers(_plain(source, line), _specifiers(source))
     return BaseCommand(unit=source.name, words=words, lead=skip_transparent(source.name, words), variables=variables, warnings=warnings)
+
+
+def shown_command(source: UnitSource) -> tuple[str, ...]:
+    """What a unit runs, for reading only: as its process shows it; where that is but a title or nothing, as its files say.
+
+    What is hidden behind a shell or a container is in there as it is written. Empty where nothing can be told.
+    """
+    return source.live_argv if is_command_line(source.live_argv) else _written(source)
+
+
+def is_command_line(argv: Sequence[str]) -> bool:
+    """Whether these are a process's arguments. One that has given itself a title shows that alone, and so does one without arguments."""
+    return any(argv[1:])
+
+
+def _written(source: UnitSource) -> tuple[str, ...]:
+    try:
+        unit = _read(source)
+        texts = [text for setting in unit.every("ExecStart") for command in split_commands(setting.value) for text in command.texts]
+    except (HostError, BadLine):
+        return ()
+    specifiers, variables = _meanings(source, unit)
+    return tuple(word for text in texts for word in expand_variables(_told([text], specifiers), variables))
+
+
+def _told(words: Sequence[str], specifiers: Mapping[str, str]) -> Sequence[str]:
+    """A specifier that only the host can fill in stays as it is written."""
+    try:
+        return expand_specifiers(words, specifiers)
+    except Unresolved:
+        return words
+
+
+def _meanings(source: UnitSource, unit: UnitFile) -> tuple[dict[str, str], dict[str, str]]:
+    """What `%` and `$` become; the living process's variables first."""
+    specifiers = {**SYSTEM_SPECIFIERS, **_specifiers(source)}
+    return specifiers, {**unit.environment(specifiers), **source.variables}
 
 
 def _specifiers(source: UnitSource) -> dict[str, str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
+    DeadManFired,
     GpuReading,
     HostError,
     LogChunk,
@@ -93,6 +94,10 @@ class FakeHost:
         self._called("running", ",".join(names))
         return tuple(name for name in names if self._state(name).phase == UnitPhase.ACTIVE)
 
+    def given_back(self) -> DeadManFired | None:
+        """Nothing is ever parked here."""
+        return None
+
     def source(self, name: str) -> UnitSource:
         """What was set for the name."""
         self._called("source", name)
@@ -134,6 +139,12 @@ class FakeHost:
             self.states[name] = replace(state, left_over_pids=())
         self.port_owners = {port: owner for port, owner in self.port_owners.items() if name not in {owner.unit, owner.service}}
         return self._state(name)
+
+    def forget_unit(self, name: str) -> None:
+        """Forget one that has ended."""
+        self._called("forget_unit", name)
+        if self._state(name).phase != UnitPhase.ACTIVE:
+            self.states.pop(name, None)
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:  # noqa: ARG002 - the seam's signature
         """Every line after the cursor, which counts lines here."""

@@ -63,6 +63,11 @@ class FakeProductionHost(FakeHost):
             self.armed = tuple(parked)
         self.ttl_s = ttl_s
 
+    def given_back(self) -> DeadManFired | None:
+        """Whether it was told to fire."""
+        self._called("given_back", "")
+        return None if self.fired_at is None else DeadManFired(Reason.CONNECTION_LOST, "the dead-man has fired", self.fired_at, "deadline")
+
     def restore(self) -> tuple[RestoredUnit, ...]:
         """Start what was parked."""
         self._called("restore", "")

@@ -164,4 +164,5 @@ def _described(holder: GpuHolder, info: ProcessInfo | None, *, titled: bool) -> 
     if holder.name is None:
         # Where the tool cannot name it, the process with this pid here may be quite another one.
         return placed
-    return replace(placed, name=holder.name if titled else info.name or holder.name, owner=info.owner, unit=info.unit)
+    name = holder.name if titled else info.name or holder.name
+    return replace(placed, name=name, owner=info.owner, unit=info.unit, unit_lives=info.unit_lives)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
+    DeadManFired,
     GpuReading,
     HostError,
     LogChunk,
@@ -94,6 +96,10 @@ class LocalHost:
         """Which of these live; without a service manager only units of ours can."""
         return tuple(name for name in names if self.unit(name).phase == UnitPhase.ACTIVE)
 
+    def given_back(self) -> DeadManFired | None:
+        """Nothing is ever parked here."""
+        return None
+
     def source(self, name: str) -> UnitSource:
         """There is no service manager here to ask."""
         raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{name} cannot be forked: this host keeps plain processes, not systemd units")
@@ -153,6 +159,15 @@ class LocalHost:
                 raise HostError(Reason.UNKILLABLE_PROCESS, f"still there after SIGKILL: {describe(survivors)}")
             self._await_ending(folder)
         return self.unit(name)
+
+    def forget_unit(self, name: str) -> None:
+        """Remove its folder."""
+        folder = UnitFolder(self._units, name)
+        if not folder.path.exists():
+            return
+        with folder.locked(self._start_timeout_s), os_errors():
+            if self._observe(folder, folder.record()).phase != UnitPhase.ACTIVE and not self._members(folder):
+                shutil.rmtree(folder.path)
 
     def processes(self, pids: Sequence[int]) -> Mapping[int, ProcessInfo]:
         """What /proc says of these processes; those that are gone are left out."""

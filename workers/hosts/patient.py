@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
+    DeadManFired,
     GpuReading,
     LogChunk,
     ParkedUnit,
@@ -93,6 +94,10 @@ class PatientHost:
         """Which of these live."""
         return self._patiently(lambda: self._host.running(names))
 
+    def given_back(self) -> DeadManFired | None:
+        """Whether it has given production back by itself."""
+        return self._patiently(self._host.given_back)
+
     def source(self, name: str) -> UnitSource:
         """An existing unit."""
         return self._patiently(lambda: self._host.source(name))
@@ -104,6 +109,10 @@ class PatientHost:
     def stop_unit(self, name: str, grace_s: float = 15.0) -> UnitState:
         """End a unit."""
         return self._patiently(lambda: self._host.stop_unit(name, grace_s))
+
+    def forget_unit(self, name: str) -> None:
+        """Remove what is kept of an ended unit."""
+        self._patiently(lambda: self._host.forget_unit(name))
 
     def end_process(self, pid: int, start_ticks: int, why: str) -> bool:
         """End one process."""

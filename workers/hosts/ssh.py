@@ -82,9 +82,8 @@ class SshTransport:
     def _session(self, until: float) -> tuple[paramiko.Channel, Connection]:
         """A channel for one command. A connection that died while nobody used it is replaced: nothing was asked of it yet."""
         if self._chain is not None:
-            if self._chain.alive:
-                with contextlib.suppress(TransportError):
-                    return self._open_channel(self._chain, min(left(until) / 2, self._limits.session_s))
+            with contextlib.suppress(TransportError):
+                return self._open_channel(self._chain, min(left(until) / 2, self._limits.session_s))
             self._drop()
         self._chain = chain = Chain(self._route(until), self._limits)
         chain.open(until)

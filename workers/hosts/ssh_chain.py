@@ -30,11 +30,6 @@ class Chain:
         self._closed = False
 
     @property
-    def alive(self) -> bool:
-        """Whether every connection on the way is still there, as far as is known."""
-        return len(self._open) == len(self.route.machines) and all(connection.is_active() for connection in self._open)
-
-    @property
     def last(self) -> Connection:
         """The connection to the destination."""
         return self._open[-1]

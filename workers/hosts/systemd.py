@@ -76,6 +76,10 @@ class SystemdHost:
         """Which of these units live at this moment."""
         return tuple(name for name in names if self.unit(name).phase == UnitPhase.ACTIVE)
 
+    def given_back(self) -> DeadManFired | None:
+        """Whether the dead-man has acted; disarmed, it knows no more."""
+        return _fired(Reason.CONNECTION_LOST, "the dead-man has acted", self._helper.ask("hello")["record"] or {})
+
     def source(self, name: str) -> UnitSource:
         """An existing unit's files, settings, and the command line it runs with."""
         found = self._helper.ask("source", unit=_full(name))
@@ -127,6 +131,12 @@ class SystemdHost:
         """End a unit and every process of its control group."""
         return state_of(self._helper.act("stop", timeout_s=grace_s + 60, unit=_full(name), grace_s=int(grace_s)))
 
+    def forget_unit(self, name: str) -> None:
+        """Remove its file; the journal is the host's own."""
+        state = self.unit(name)
+        if state.phase != UnitPhase.ACTIVE and not state.left_over_pids:
+            self._helper.act("remove-unit", unit=_full(name))
+
     def end_process(self, pid: int, start_ticks: int, why: str) -> bool:
         """End one process of ours that no unit holds any more."""
         return bool(self._helper.act("end-process", pid=pid, start_ticks=start_ticks, why=why)["ended"])
@@ -170,6 +180,7 @@ class SystemdHost:
                 unit=one["unit"],
                 start_ticks=one["start_ticks"],
                 state=one["state"],
+                unit_lives=one.get("unit_lives"),
             )
             for one in found
         }
@@ -189,10 +200,10 @@ class SystemdHost:
         try:
             self._helper.act("arm", ttl_s=round(ttl_s), **record)
         except HelperRefused as refused:
-            fired_at = refused.answer.get("fired_at")
-            if fired_at is None:
+            fired = _fired(refused.reason, refused.evidence, refused.answer)
+            if fired is None:
                 raise
-            raise DeadManFired(refused.reason, refused.evidence, str(fired_at), str(refused.answer.get("fired_why"))) from refused
+            raise fired from refused
 
     def restore(self) -> tuple[RestoredUnit, ...]:
         """End ours, start what was parked."""
@@ -220,6 +231,12 @@ class SystemdHost:
         raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{label}: a `command` experiment needs a host that keeps plain processes")
 
 
+def _fired(reason: str, evidence: str, story: Mapping[str, Any]) -> DeadManFired | None:
+    """What the dead-man did, from its record or from a refusal that tells of it."""
+    at = story.get("fired_at")
+    return None if at is None else DeadManFired(reason, evidence, str(at), str(story.get("fired_why")))
+
+
 def _title(process: Mapping[str, Any]) -> str:
     """What a process calls itself; the rest of its command line may hold secrets."""
     return str((process["cmdline"] or [process["name"]])[0])
@@ -241,7 +258,7 @@ def state_of(status: Mapping[str, Any]) -> UnitState:
         result=show.get("Result") or None,
         restarts=_number(show.get("NRestarts")) or 0,
         left_over_pids=pids if phase != UnitPhase.ACTIVE else (),
-        argv=tuple(status["argv"]) or tuple(status.get("seen_argv") or ()),
+        argv=tuple(status.get("seen_argv") or ()) or tuple(status["argv"]),
         boot_id=status.get("boot_id"),
     )
 

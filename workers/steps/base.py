@@ -160,6 +160,9 @@ def why_ended(ctx: StepContext, state: UnitState) -> tuple[Reason | None, str]:
     booted = ctx.recorder.launched().get("boot_id")
     if booted is not None and state.boot_id is not None and booted != state.boot_id:
         return Reason.HOST_REBOOTED, f"{how}: the host was rebooted since it was started"
+    fired = ctx.host.given_back() if ctx.production else None
+    if fired is not None:
+        return Reason.HOST_UNREACHABLE, f"{how}: {fired.story}"
     started = ctx.host.running(ctx.production) if ctx.production else ()
     if started:
         return Reason.PRODUCTION_STARTED_BY_HAND, f"{how}: {', '.join(started)} was started, which ends it"

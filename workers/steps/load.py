@@ -18,7 +18,7 @@ GPU_LOOK_S = 30.0
 MOVED_MIB = 16
 """Less than this is no sign that weights arrive."""
 
-OUTSIDE = frozenset({Reason.HOST_REBOOTED, Reason.PRODUCTION_STARTED_BY_HAND, Reason.HOST_OUT_OF_MEMORY})
+OUTSIDE = frozenset({Reason.HOST_REBOOTED, Reason.HOST_UNREACHABLE, Reason.PRODUCTION_STARTED_BY_HAND, Reason.HOST_OUT_OF_MEMORY})
 """What ended the engine from outside: its log can only tell what that looked like from within."""
 
 IDLE_TALK = re.compile(

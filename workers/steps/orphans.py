@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from service.domain.reasons import Reason
-from workers.hosts.base import GpuHolder, HostError, PortOwner
+from workers.hosts.base import GpuHolder, HostError, PortOwner, ProcessInfo
 from workers.steps.base import StepContext, StepFailed
 
 ENGINE_TITLES = ("vllm::", "sglang::", "llama-server", "trtllm-serve")
@@ -43,11 +43,11 @@ class Orphans:
         # A thread of PyTorch's may have renamed the program while the title still stands; of the rest an argument may be a key.
         title = next(iter((owner.command or "").split()), "")
         name = title if _is_engine(title) else info.name
-        return self._is_one(name, info.owner, info.unit) and self._end(owner.pid, info.start_ticks, name)
+        return self._is_one(name, info.owner, info) and self._end(owner.pid, info.start_ticks, name)
 
     def is_one(self, holder: GpuHolder) -> bool:
         """An engine of a user of ours, in no living unit."""
-        return self._is_one(holder.name, holder.owner, holder.unit)
+        return self._is_one(holder.name, holder.owner, holder)
 
     def is_foreign(self, holder: GpuHolder) -> bool:
         """Known to be of somebody else than experiments run as."""
@@ -60,14 +60,17 @@ class Orphans:
     def production(self, holder: GpuHolder) -> str | None:
         """The parked unit that this process serves in, started again by somebody."""
         unit = holder.unit
-        return unit if unit is not None and unit in self._ctx.production and self._lives(unit) else None
+        return unit if unit is not None and unit in self._ctx.production and self._in_living_unit(holder) else None
 
-    def _is_one(self, name: str | None, owner: str | None, unit: str | None) -> bool:
-        return name is not None and owner in self._users and _is_engine(name) and not self._lives(unit)
+    def _is_one(self, name: str | None, owner: str | None, process: GpuHolder | ProcessInfo) -> bool:
+        return name is not None and owner in self._users and _is_engine(name) and not self._in_living_unit(process)
 
-    def _lives(self, unit: str | None) -> bool:
+    def _in_living_unit(self, process: GpuHolder | ProcessInfo) -> bool:
+        unit = process.unit
         if unit is None:
             return False
+        if process.unit_lives is not None:
+            return process.unit_lives
         # Of others' units, and of people's sessions, nothing is known here but that they are not ours to end.
         return not (unit.startswith(OURS) or unit in self._ctx.production) or unit in self._ctx.host.running([unit])
 

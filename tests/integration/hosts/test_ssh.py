@@ -110,6 +110,7 @@ def test_a_command_that_hangs_on_a_host_that_is_well(account: Account, server: S
     with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "did not end within 0.8 s", "the host answers"):
         ssh.run(["hang"], deadline_s=0.8)
     assert ssh.run(["true"]).ok
+    assert len(server.connections) == 2
 
 
 def test_a_login_that_takes_longer_than_a_living_peer_may_be_silent(ssh: SshTransport, server: SshServer) -> None:
@@ -128,10 +129,12 @@ def test_a_command_that_never_stops_printing(ssh: SshTransport) -> None:
         ssh.run(["yes"], deadline_s=0.6)
 
 
-def test_a_server_that_does_not_even_answer_the_request(ssh: SshTransport, server: SshServer) -> None:
+def test_a_server_that_does_not_even_answer_the_request(account: Account, server: SshServer) -> None:
+    """Which paramiko waits for without any limit of its own."""
+    account.pin(server)
     server.answers_no_exec = True
     with fails(Reason.CONNECTION_LOST, "unknown", "nothing was heard"):
-        ssh.run(["true"], deadline_s=0.5)
+        account.transport(f"127.0.0.1:{server.port}", SshLimits()).run(["true"], deadline_s=0.5)
 
 
 def test_a_connection_that_breaks_in_the_middle(ssh: SshTransport) -> None:

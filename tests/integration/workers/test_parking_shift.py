@@ -185,7 +185,9 @@ def test_give_back_ends_the_shift_now_and_queues_what_ran_again(database: Databa
     assert (row.status, row.attempt, row.detail) == (Status.QUEUED, 2, "ann wanted production back")
     assert (serving_units(evening), closings(database)) == ([PROD], ["ann wanted production back"])
     with database.read() as session:
-        assert hosts.by_name(session, "local").give_back_by is None
+        host = hosts.by_name(session, "local")
+        assert (host.give_back_by, host.paused) == (None, True), "or it would be parked again at once"
+    assert not due(database)
 
 
 def test_pause_ends_the_shift_after_the_present_experiment(database: Database, evening: Night) -> None:
@@ -230,6 +232,37 @@ def test_a_power_cut_that_brings_production_back_is_accepted(database: Database,
     assert "rebooted" in (closings(database)[0] or "")
     with database.read() as session:
         assert hosts.by_name(session, "local").blocked is None
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_host_that_gave_production_back_by_itself_is_not_blocked(database: Database, evening: Night, lost: bool) -> None:
+    submit(database, "a")
+
+    def cut_off(_spec: Any, _look: Any) -> None:
+        evening.host.fire("2026-01-01T03:00:00Z")
+        if lost:
+            raise HandOver
+
+    evening.meanwhile = cut_off
+    evening.work()
+    evening.work("second")
+    row = read(database, 1)
+    assert (row.status, row.attempt) == (Status.QUEUED, 2)
+    assert "by itself at 2026-01-01T03:00:00Z" in row.detail
+    assert (evening.measured, serving_units(evening), len(closings(database))) == (["a"], [PROD], 1)
+    with database.read() as session:
+        assert hosts.by_name(session, "local").blocked is None
+        [restored] = [event for event in events.since(session) if event.type == EventType.PRODUCTION_RESTORED]
+    assert "by itself" in restored.data["given_back_by_host"]
+
+
+def test_a_host_that_rebooted_serves_again_before_anything_else_is_run(database: Database, evening: Night) -> None:
+    submit(database, "a")
+    submit(database, "b")
+    evening.meanwhile = lambda _spec, _look: evening.host.reboot(enabled=False)
+    evening.work()
+    assert (evening.measured, serving_units(evening)) == (["a"], [PROD])
+    assert [read(database, one).status for one in (1, 2)] == [Status.QUEUED, Status.QUEUED]
 
 
 def test_the_window_s_end_gives_production_back_in_time(database: Database, evening: Night) -> None:

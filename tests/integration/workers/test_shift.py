@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import text
 
 from service.domain.errors import ClaimLost, UsageError
 from service.domain.events import EventType
@@ -321,3 +322,22 @@ def test_an_attempt_that_starts_nothing_copies_no_log_of_the_one_before(database
     assert ending(database, 1) == (Status.FINISHED, Outcome.FAILED, Reason.HELD_BY_UNKNOWN_PROCESS)
     with database.read() as session:
         assert [piece.attempt for piece in steps.log_after(session, 1)] == [1]
+
+
+def test_what_is_kept_of_units_goes_with_their_experiments(database: Database, night: Night) -> None:
+    submit(database, "a")
+    submit(database, "b")
+    night.work()
+    assert sorted(night.host.states) == ["expctl-1-a", "expctl-2-b"]
+    forget = (
+        "DELETE FROM requests WHERE bench_phase_id IN (SELECT id FROM bench_phases WHERE experiment_id = 1)",
+        "DELETE FROM bench_phases WHERE experiment_id = 1",
+        "DELETE FROM steps WHERE experiment_id = 1",
+        "DELETE FROM experiments WHERE id = 1",
+    )
+    with database.write() as session:
+        for statement in forget:
+            session.execute(text(statement))
+    submit(database, "c")
+    night.work()
+    assert sorted(night.host.states) == ["expctl-2-b", "expctl-3-c"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
 from service.domain.reasons import Reason
 from workers.basecommand import BaseCommand
 from workers.hosts.base import HostError, UnitSource
-from workers.hosts.commandof import command_of
+from workers.hosts.commandof import command_of, shown_command
 
 
 def source(
@@ -126,3 +127,34 @@ def test_variables_of_the_living_process_win_and_are_not_shown() -> None:
 def test_warnings() -> None:
     found = command_of(source("ExecStart=/v serve $free\nKillMode=none\n", NeedDaemonReload="yes"))
     assert [any(word in warning for warning in found.warnings) for word in ("$free", "KillMode=none", "edited after")] == [True] * 3
+
+
+TITLE = ("VLLM::APIServer",)
+PROD = "Environment=PORT=8123\nEnvironmentFile=/etc/default/x\nExecStart=/v serve $MODEL --port ${PORT} --name %p\n"
+
+
+@pytest.mark.parametrize("live", [TITLE, (*TITLE, "", ""), ()])
+def test_behind_a_title_the_files_tell_what_runs(live: tuple[str, ...]) -> None:
+    found = replace(source(PROD, variables={"MODEL": "/m a", "PORT": "8124"}), live_argv=live)
+    assert shown_command(found) == ("/v", "serve", "/m", "a", "--port", "8124", "--name", "vllm")
+
+
+def test_a_process_that_shows_its_arguments_is_believed() -> None:
+    assert shown_command(replace(source(PROD), live_argv=("python3", "/v", "serve"))) == ("python3", "/v", "serve")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "ExecStart=/bin/bash -c 'exec vllm serve m --port ${PORT}'\nEnvironment=PORT=9\n",
+            ("/bin/bash", "-c", "exec vllm serve m --port 9"),
+        ),
+        ("ExecStart=/v %H\n", ("/v", "%H")),
+        ("ExecStart=/a\nExecStart=/b\n", ("/a", "/b")),
+        ("ExecStart=/v 'a\n", ()),
+        ("User=x\n", ()),
+    ],
+)
+def test_what_could_not_be_changed_is_read_all_the_same(text: str, words: tuple[str, ...]) -> None:
+    assert shown_command(replace(source(text), live_argv=TITLE)) == words

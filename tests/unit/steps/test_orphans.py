@@ -87,6 +87,14 @@ def test_only_one_in_no_living_unit_is_an_orphan(stage: Stage, unit: str | None,
     assert stage.called("end_process") == (["77"] if ended else [])
 
 
+@pytest.mark.parametrize("lives", [True, False])
+def test_the_service_managers_own_word_decides(stage: Stage, *, lives: bool) -> None:
+    stage.host.gpu_reading = gpus(40_000, holders=(replace(orphan(unit="by-hand.service"), unit_lives=lives),))
+    stage.clock.at(5, lambda: setattr(stage.host, "gpu_reading", gpus(3)))
+    clear(stage.ctx)
+    assert stage.called("end_process") == ([] if lives else ["77"])
+
+
 @pytest.mark.parametrize(
     "one",
     [

@@ -13,7 +13,7 @@ from service.domain.host_config import HostConfig
 from service.domain.reasons import Reason
 from workers import serving
 from workers.engines.base import Readiness
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading, UnitDefinition, UnitPhase
+from workers.hosts.base import DeadManFired, GpuHolder, GpuMemory, GpuReading, UnitDefinition, UnitPhase
 from workers.hosts.fake_production import FakeProductionHost
 from workers.production import NotParked, Production
 from workers.steps.base import HandOver
@@ -235,6 +235,38 @@ def test_a_server_that_runs_and_does_not_answer_is_not_restored(rig: Rig) -> Non
     assert "no token came back" in (rig.book.blocked or "")
 
 
+def title(rig: Rig, text: str) -> None:
+    """Let production's process show a title, and its file say what it runs."""
+    file = ("/etc/systemd/system/vllm-prod.service", f"[Service]\nExecStart=/v serve m --port {8123}\n")
+    rig.host.sources[PROD] = replace(rig.host.sources[PROD], files=(file,), live_argv=(text,))
+
+
+def test_behind_a_title_the_port_is_the_one_in_the_unit_s_files(rig: Rig) -> None:
+    rig.host.serve(PROD, 8123)
+    title(rig, "VLLM::APIServer")
+    rig.production.park()
+    assert rig.book.known["units"][0]["base_url"] == f"{ADDRESS}:8123/v1"
+    rig.production.restore()
+    assert rig.book.told[-1][1]["proof"] == {PROD: "m answered"}
+
+
+def test_a_title_that_is_not_there_yet_is_no_change(rig: Rig) -> None:
+    rig.host.serve(PROD, 8123)
+    title(rig, "VLLM::APIServer")
+    rig.production.park()
+    rig.host.sources[PROD] = replace(rig.host.sources[PROD], live_argv=("/v", "serve", "m", "--port", "8123"))
+    rig.production.restore()
+    assert rig.book.told[-1][1]["changed"] == []
+
+
+@pytest.mark.parametrize(("address", "port"), [("http://lb:8000", 8000), ("http://lb:9000", None), ("http://lb", None)])
+def test_who_owns_the_port_matters_only_where_production_answers_there(rig: Rig, address: str, port: int | None) -> None:
+    rig.production = replace(rig.production, config=rig.production.config.model_copy(update={"production_address": address}))
+    rig.production.park()
+    unit = rig.book.known["units"][0]
+    assert (unit["base_url"], unit["port"], unit["proven"]) == (f"{address}/v1", port, True)
+
+
 def test_another_program_on_its_port_is_no_proof(rig: Rig) -> None:
     rig.production.park()
     rig.host.serve("imposter.service", 8000)
@@ -255,9 +287,10 @@ def test_parking_after_the_dead_man_has_fired_has_to_be_undone(rig: Rig) -> None
     rig.production.park()
     rig.host.fire()
     rig.book.phase = "parking"
-    with pytest.raises(NotParked) as caught:
+    with pytest.raises(DeadManFired):
         rig.production.park()
-    assert caught.value.touched
+    rig.production.restore()
+    assert "by itself at 2026-01-01T03:00:00Z" in rig.book.known["given_back_by_host"]
 
 
 @pytest.mark.parametrize(
@@ -270,6 +303,11 @@ def test_parking_after_the_dead_man_has_fired_has_to_be_undone(rig: Rig) -> None
         (("/usr/bin/llama-server", "-m", "x"), 8080),
         (("/usr/sbin/nginx",), None),
         (("vllm", "serve", "m", "--port"), None),
+        (("vllm", "serve", "m", "--port", "1", "--port", "8123"), 8123),
+        (("/bin/bash", "-c", "exec vllm serve m --port '8123'"), 8123),
+        (("vllm", "serve", "m", "--config", "/etc/vllm.yaml"), None),
+        (("vllm", "serve", "m", "--config=/etc/vllm.yaml", "--port", "8123"), 8123),
+        (("vllm", "serve", "m", "--uds", "/run/vllm"), None),
     ],
 )
 def test_the_port_is_read_from_the_command_line(argv: tuple[str, ...], port: int | None) -> None:

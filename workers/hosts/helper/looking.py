@@ -11,7 +11,9 @@ from typing import Any
 from workers.hosts.helper.context import Context
 from workers.hosts.helper.observing import status
 from workers.hosts.helper.places import Places
+from workers.hosts.helper.refusals import Refused
 from workers.hosts.helper.request import Fields
+from workers.hosts.helper.systemd import living
 
 LISTEN = "0A"
 MIB = 1_048_576
@@ -47,7 +49,13 @@ def processes_verb(context: Context, fields: Fields) -> dict[str, Any]:
 
 
 def _processes(context: Context, pids: list[int]) -> list[dict[str, Any]]:
-    return [one for one in map(context.processes.describe, pids) if one is not None]
+    found = [one for one in map(context.processes.describe, pids) if one is not None]
+    units = sorted({one["unit"] for one in found if one["unit"]})
+    try:
+        lives = dict(zip(units, map(living, context.systemd.show_all(units))))
+    except Refused:  # nobody knows, then
+        lives = {}
+    return [{**one, "unit_lives": lives.get(one["unit"])} for one in found]
 
 
 def owners(context: Context, port: int, likely: list[int]) -> list[dict[str, Any]]:

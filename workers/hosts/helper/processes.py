@@ -44,9 +44,12 @@ class Processes:
         return Process(pid, head.partition("(")[2], fields[0], int(fields[1]), int(fields[19]))
 
     def command_line(self, pid: int) -> list[str]:
-        """The arguments, empty where it has ended. A program may have written something else over them."""
+        """The arguments, empty where it has ended. Of a program that has written a title over them, the title alone."""
         text = self._text(pid, "cmdline")
-        return text[:-1].split("\0") if text.endswith("\0") else text.split("\0") if text else []
+        title = text.rstrip("\0")
+        if not title or "\0" not in title:  # behind a title, the place of the arguments is filled up with zeros
+            return [title] if title else []
+        return (text[:-1] if text.endswith("\0") else text).split("\0")
 
     def started(self, pid: int) -> bool:
         """Whether the process is the program yet, and no longer the service manager's copy that is about to become it."""

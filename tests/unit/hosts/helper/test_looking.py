@@ -90,6 +90,7 @@ def test_processes_in_full(inside: Inside) -> None:
             "start_ticks": 6000,
             "ppid": 1,
             "cmdline": ["engine", "--port", "8000"],
+            "unit_lives": False,
         }
     ]
 
@@ -131,6 +132,22 @@ def test_a_real_process() -> None:
         assert described["user"] == getpass.getuser()
         assert described["cmdline"][-3:] == ["", "a b", ""]
         child.kill()
+
+
+@pytest.mark.parametrize(
+    ("shown", "words"),
+    [
+        (b"VLLM::APIServer" + b"\0" * 5000, ["VLLM::APIServer"]),
+        (b"sglang::server of a model", ["sglang::server of a model"]),
+        (b"\0" * 9, []),
+        (b"", []),
+        (b"/v\0serve\0\0", ["/v", "serve", ""]),
+    ],
+)
+def test_a_title_is_one_word_whatever_stood_there_before(tmp_path: Path, shown: bytes, words: list[str]) -> None:
+    (tmp_path / "9").mkdir()
+    (tmp_path / "9/cmdline").write_bytes(shown)
+    assert Processes(tmp_path).command_line(9) == words
 
 
 def test_facts(box: Box) -> None:
