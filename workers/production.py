@@ -101,21 +101,27 @@ class Production:
     def restore(self) -> None:
         """End what is ours, start what was parked, wait until it serves. Does not return before production is back.
 
-        Where it takes longer than `restore_timeout`, the alarm is raised once, the host is blocked, and it is tried on.
+        Where it takes longer than `restore_timeout`, or the host cannot be reached for so long, the alarm is raised once, the
+        host is blocked, and it is tried on.
         """
-        self._begin_restoring()
-        self._make_room()
-        since = self.book.now()
+        since = self._begin_restoring()
         units = self._known()
+        made_room = False
         while True:
             self.book.check()
-            missing = self._missing(units)
-            if not missing:
-                break
+            try:
+                if not made_room:
+                    self._make_room()
+                    made_room = True
+                missing = self._missing(units)
+                if not missing:
+                    self._settle(units)
+                    return
+            except HostError as error:
+                missing = [error.evidence]
             if self.book.now() - since > self.config.restore_timeout:
                 self._alarm(missing)
             self.book.wait(POLL_S)
-        self._settle(units)
 
     def _known(self) -> list[Serving]:
         return [Serving.from_json(unit) for unit in self.book.parked().get("units", [])]
@@ -149,10 +155,12 @@ class Production:
         if failed:
             raise NotParked(Reason.HOOK_FAILED, f"{name} ({argv[0]}) {failed}", touched=False)
 
-    def _begin_restoring(self) -> None:
+    def _begin_restoring(self) -> float:
+        """Since when it is tried, whoever began."""
         self.book.note("restoring")
         if self.book.parked().get("restoring_since") is None:
             self.book.note(restoring_since=self.book.now())
+        return float(self.book.parked()["restoring_since"])
 
     def _make_room(self) -> None:
         """End every unit of ours and give the GPUs a while. Whatever fails here, production is started all the same."""
@@ -188,10 +196,7 @@ class Production:
         """What does not serve yet, in words; starts what does not even run."""
         if not units:
             return []
-        try:
-            restored = self.host.restore()
-        except HostError as error:
-            return [error.evidence]
+        restored = self.host.restore()
         return [self._in_words(unit) for unit in restored if not unit.active] or self._unproven(units)
 
     def _in_words(self, unit: RestoredUnit) -> str:

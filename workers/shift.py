@@ -34,6 +34,8 @@ log = structlog.get_logger()
 
 IDLE_POLL_S = 1.0
 REHEARSAL = "a rehearsal"
+ALARM_EVERY_S = 30.0
+"""While production is brought back, a host that does not answer is waited for in pieces: the alarm must not wait with it."""
 TRIP_AFTER = 3
 TRIPPING = frozenset({ReasonClass.LOAD, ReasonClass.GPU, ReasonClass.INFRA})
 BLOCKING = frozenset(
@@ -284,13 +286,14 @@ class _Shift:
     def _host(self) -> ProductionHost:
         return self.reach.production_host(self.book.check, None)
 
-    def _production(self) -> Production:
-        return Production(self._host(), self.config, self.reach.address, headers_of(self.config, self.worker.environ), self.book)
+    def _production(self, patience_s: float | None) -> Production:
+        host = self.reach.production_host(self.book.check, patience_s)
+        return Production(host, self.config, self.reach.address, headers_of(self.config, self.worker.environ), self.book)
 
     def _park(self) -> None:
         self.dead_man.watch(parked=True)
         try:
-            self._production().park()
+            self._production(None).park()
         except DeadManFired as fired:
             # A worker died while it parked, and nobody came in time. That is mended, and no reason to keep the host shut.
             self.book.decide_closing(fired.story)
@@ -307,7 +310,7 @@ class _Shift:
         self.dead_man.watch(parked=False)
         if self.config.park and self.book.phase() != "open":
             try:
-                self._production().restore()
+                self._production(ALARM_EVERY_S).restore()
             except HostError as error:
                 # The shift stays open: it is a promise, and the next look keeps it.
                 log.warning("production is not restored yet", host=self.lease.host, why=str(error))

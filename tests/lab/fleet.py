@@ -65,9 +65,9 @@ class Fleet:
 
     # ---- processes ----
 
-    def start_worker(self) -> None:
+    def start_worker(self, program: str = "expctl") -> None:
         """`expctl worker --host`."""
-        argv = [sys.executable, "-m", "expctl", "worker", "--host", self.host.name]
+        argv = [sys.executable, "-m", program, "worker", "--host", self.host.name]
         with (self.service.folder / "worker.log").open("ab") as log:
             self.worker = subprocess.Popen(argv, stdout=log, stderr=log, env=self.service.environment())
 

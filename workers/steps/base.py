@@ -150,13 +150,15 @@ RESULTS = {
 }
 """What systemd's own word for an ending means. Others (exit-code, signal) leave it to the engine's log."""
 
+FORGOTTEN = "it ended with exit status 0, or was stopped"
+"""systemd keeps what it knows of a unit that failed, and forgets one that did not."""
 NOT_STARTED = frozenset({126, 127, 200, 203, 216, 217})
 """The shell's and systemd's exit statuses where the program could not be started (no folder, no program, no such group or user)."""
 
 
 def why_ended(ctx: StepContext, state: UnitState) -> tuple[Reason | None, str]:
     """Why a unit that was launched does not live, as far as the host knows better than the engine's log; and how, in words."""
-    how = f"{ctx.unit} ended{ending(state)}" if state.phase == UnitPhase.ENDED else f"{ctx.unit} is there no longer"
+    how = f"{ctx.unit} ended{ending(state)}" if state.phase == UnitPhase.ENDED else f"{ctx.unit} is there no longer ({FORGOTTEN})"
     booted = ctx.recorder.launched().get("boot_id")
     if booted is not None and state.boot_id is not None and booted != state.boot_id:
         return Reason.HOST_REBOOTED, f"{how}: the host was rebooted since it was started"

@@ -118,10 +118,11 @@ def test_a_login_that_takes_longer_than_a_living_peer_may_be_silent(ssh: SshTran
     assert ssh.run(["true"]).ok
 
 
-def test_a_command_that_hangs_after_a_slow_login(ssh: SshTransport, server: SshServer) -> None:
+def test_a_command_that_hangs_after_a_slow_login(account: Account, server: SshServer) -> None:
+    account.pin(server)
     server.login_takes_s = 0.4  # twice: once for the key, once for the signature
     with fails(Reason.REMOTE_COMMAND_FAILED, "unknown", "the host answers"):
-        ssh.run(["hang"], deadline_s=1.4)
+        account.transport(f"127.0.0.1:{server.port}", SshLimits()).run(["hang"], deadline_s=1.4)
 
 
 def test_a_command_that_never_stops_printing(ssh: SshTransport) -> None:

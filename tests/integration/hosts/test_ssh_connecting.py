@@ -257,7 +257,7 @@ def leaves_after_its_version() -> Iterator[int]:
 
 def test_no_thread_is_left_of_a_handshake_that_failed(account: Account, leaves_after_its_version: int) -> None:
     with fails(Reason.CONNECTION_LOST, "not_executed"):
-        account.transport(f"127.0.0.1:{leaves_after_its_version}").run(["true"])
+        account.transport(f"127.0.0.1:{leaves_after_its_version}", SshLimits()).run(["true"])
     wait_until(lambda: not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer | paramiko.Transport)])
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from service.domain.host_config import HostConfig
 from service.domain.reasons import Reason
 from workers import serving
 from workers.engines.base import Readiness
-from workers.hosts.base import DeadManFired, GpuHolder, GpuMemory, GpuReading, UnitDefinition, UnitPhase
+from workers.hosts.base import DeadManFired, GpuHolder, GpuMemory, GpuReading, HostError, UnitDefinition, UnitPhase
 from workers.hosts.fake_production import FakeProductionHost
 from workers.production import NotParked, Production
 from workers.steps.base import HandOver
@@ -312,3 +312,36 @@ def test_parking_after_the_dead_man_has_fired_has_to_be_undone(rig: Rig) -> None
 )
 def test_the_port_is_read_from_the_command_line(argv: tuple[str, ...], port: int | None) -> None:
     assert serving.port_of(argv) == port
+
+
+def test_a_host_that_is_out_of_reach_is_an_alarm_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig.production.park()
+    reachable = [False]
+
+    def when_reachable(act: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            if not reachable[0]:
+                raise HostError(Reason.HOST_UNREACHABLE, "no answer for 30 s")
+            return act(*given)
+
+        return call
+
+    for name in ("units", "running"):
+        monkeypatch.setattr(rig.host, name, when_reachable(getattr(rig.host, name)))
+    rig.book.began, rig.book.stop_after_s = rig.book.time, 2000.0
+    with pytest.raises(HandOver):
+        rig.production.restore()
+    assert rig.book.blocked == "NOT RESTORED: no answer for 30 s"
+    reachable[0], rig.book.stop_after_s = True, None
+    rig.production.restore()
+    assert (living(rig), rig.book.blocked) == ((PROD,), None)
+
+
+def test_the_time_that_a_lost_worker_tried_counts(rig: Rig) -> None:
+    rig.production.park()
+    rig.answers[f"{ADDRESS}:8000/v1"] = Readiness(False, detail="503 loading")
+    for _ in range(3):
+        rig.book.began, rig.book.stop_after_s = rig.book.time, 300.0
+        with pytest.raises(HandOver):
+            rig.production.restore()
+    assert rig.book.kinds().count(EventType.PRODUCTION_NOT_RESTORED) == 1

@@ -1,0 +1,93 @@
+"""Any argv survives: through the helper, a unit's file, systemd and exec, into /proc, byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import random
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from service.domain.host_config import HostConfig
+from service.domain.reasons import Reason
+from tests.lab.fleet import HELPER, PRODUCTION
+from tests.lab.host import LabHost
+from workers.execline import literal
+from workers.hosts.base import Fork, HostError, ProductionHost, UnitDefinition, UnitPhase
+from workers.hosts.helper.assemble import assemble, default_config
+from workers.hosts.helper_client import Claim
+from workers.hosts.registry import connect, make_systemd_host
+
+pytestmark = pytest.mark.lab
+
+SLEEPER = ("/usr/bin/python3", "-I", "-S", "-c", "import signal; signal.pause()")
+CLAIM = Claim("11111111-2222-3333-4444-555555555555", "test", 1)
+BATCHES, WORDS = 5, 60
+SIGNS = [
+    *map(chr, range(1, 128)), *"%%%$$$\"\"\"'''\\\\\\;;  {}[]=-@:#",
+    *"\x80\x85\xa0äß€語\u2028\ufeff\ufffd\U0001f600\U0010fffd", *"\ufffe\uffff\ufdd0\U0001ffff",
+]  # fmt: skip
+"""Noncharacters at the end: systemd passes over a line of a unit's file that holds one."""
+PIECES = ["%n", "%%", "%h", "%", "$HOME", "${HOME}", "$$", "$", "\\n", "\\x41", "\\", "\\\n", "--x=", ";", "\\;", '"', "'", "\r\n", "\t"]
+KNOWN = [
+    json.dumps({"method": "ngram", "num_speculative_tokens": 5, "text": 'ä "b" \\ c'}), '{"a": "$HOME %n"}', "100%", "%%", "$", "$$",
+    "${MODEL}", "", " ", "\n", "\\", "'", '"', ";", "a;b", "{", "-", "@x", "#x", "a\\\nb", "ü", "\x7f", "\x1b[0m", "x" * 5000,
+]  # fmt: skip
+
+
+@pytest.fixture
+def host(production_host: LabHost) -> LabHost:
+    production_host.write(HELPER, assemble(), mode=0o755)
+    production_host.write("/etc/expctl-host.json", default_config(parked=[PRODUCTION], run_as=["vllm"]))
+    production_host.run("systemctl", "stop", PRODUCTION)
+    return production_host
+
+
+@pytest.fixture
+def units(host: LabHost) -> Iterator[ProductionHost]:
+    """The product's own way to the host."""
+    config = HostConfig(ssh=f"root@{host.name}", units="systemd", park=[PRODUCTION], run_as="vllm")
+    transport = connect(config, host.environment)
+    yield make_systemd_host(host.name, config, transport, CLAIM)
+    transport.close()
+
+
+def batches() -> Iterator[list[str]]:
+    """Hundreds of words, always the same."""
+    draw = random.Random(11)  # noqa: S311 - test data
+    yield KNOWN
+    for _ in range(BATCHES):
+        signs = ["".join(draw.choices(SIGNS, k=draw.randint(0, 12))) for _ in range(WORDS // 2)]
+        yield signs + ["".join(draw.choices(PIECES, k=draw.randint(1, 5))) for _ in range(WORDS // 2)]
+
+
+def running(host: LabHost, pid: int | None) -> list[bytes]:
+    """The arguments of a process as the kernel has them."""
+    return base64.b64decode(host.run("base64", f"/proc/{pid}/cmdline").stdout).split(b"\0")[:-1]
+
+
+def as_bytes(argv: Sequence[str]) -> list[bytes]:
+    return [word.encode() for word in argv]
+
+
+@pytest.mark.parametrize("forked", [False, True], ids=["rendered", "forked"])
+def test_any_argv_survives(host: LabHost, units: ProductionHost, *, forked: bool) -> None:
+    numbers = itertools.count(1)
+    for words in batches():
+        argv = (*SLEEPER, *words)
+        fork = Fork(PRODUCTION, tuple(map(literal, argv))) if forked else None
+        name = f"expctl-{next(numbers)}-argv"
+        state = units.start_unit(UnitDefinition(name, argv, fork=fork, user=None if forked else "vllm", conflicts=(PRODUCTION,)))
+        assert state.phase == UnitPhase.ACTIVE
+        assert running(host, state.main_pid) == as_bytes(argv)
+        units.stop_unit(name, grace_s=1)
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\udcff", "\ud800"], ids=["nul", "no-utf-8", "half-a-character"])
+def test_what_no_unit_can_carry_is_refused(units: ProductionHost, word: str) -> None:
+    with pytest.raises(HostError) as caught:
+        units.start_unit(UnitDefinition("expctl-1-odd", (*SLEEPER, word), user="vllm"))
+    assert caught.value.reason == Reason.UNIT_SYNTAX
+    assert units.unit("expctl-1-odd").phase == UnitPhase.NOT_FOUND
