@@ -151,5 +151,9 @@ def _tell(found: Json, draw: Callable[[Json], RenderableType] | None, plain: str
     elif plain is not None:
         sys.stdout.write(str(answer[plain]))
     elif draw is not None:
-        console().print(draw(answer))
+        from rich.text import Text  # noqa: PLC0415 - drawing is not free
+
+        drawn = draw(answer)
+        # Only what has columns is fitted to the screen: a command that is broken in two would be pasted as two.
+        console().print(drawn, soft_wrap=isinstance(drawn, Text))
     return 0 if found["ok"] else WRONG

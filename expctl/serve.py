@@ -86,6 +86,8 @@ def register_hosts(settings: Settings, local_hosts: Mapping[str, dict[str, Any]]
 def log_to_stderr() -> None:
     """Structured log lines on standard error."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    # It prints a traceback for every refusal that it raises too, and that is told in words then.
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,

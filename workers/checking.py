@@ -67,6 +67,7 @@ class Checks:
         self._try("claim", self._nobody_else)
         for unit in self.config.park:
             self._try(f"production unit {unit}", partial(self._unit, unit))
+        self._try("who runs experiments", self._users)
         if self.config.park:
             self._try("production serves", self._serves)
         self._gpus_and_ports()
@@ -122,7 +123,7 @@ class Checks:
         missing = [unit for unit in self.config.park if unit not in said["config"]["parked"]]
         if missing:
             return False, f"its config does not allow to park {', '.join(missing)}", f"run `expctl host install {self.name}`"
-        return True, f"{said.get('version')}, systemd {said.get('systemd')}, Python {said.get('python')}", ""
+        return True, f"version {said.get('version')}, systemd {said.get('systemd')}, Python {said.get('python')}", ""
 
     def _nobody_else(self) -> tuple[bool, str, str]:
         holder = self._helper().ask("hello").get("holder")
@@ -145,6 +146,17 @@ class Checks:
         if state != "active":
             return None, f"{state}, {enabled}", "what does not run is not parked, and not started afterwards"
         return True, f"{state}, {enabled}", ""
+
+    def _users(self) -> tuple[bool, str, str]:
+        """Forks run as production does, other experiments as `run_as`; the helper's config must allow each."""
+        said, host = self._helper().ask("hello"), self._host()
+        users = {host.source(unit).properties.get("User") or "root" for unit in self.config.park} | {host.run_as or ""} - {""}
+        allowed = {*said["config"]["run_as"], *(["root"] if said["config"]["allow_root"] else [])}
+        missing = sorted(users - allowed)
+        if not missing or said["caller"]["root"]:
+            return True, ", ".join(sorted(users or allowed)) or "root", ""
+        todo = "allow_root in /etc/expctl-host.json allows it" if missing == ["root"] else f"run `expctl host install {self.name}`"
+        return False, f"its config does not let experiments run as {', '.join(missing)}", todo
 
     def _serves(self) -> tuple[bool | None, str, str]:
         units = survey(self._host(), self.config, self.reach.address, headers_of(self.config, self.environ))

@@ -13,12 +13,14 @@ from service.store import events, hosts
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import utc_now
-from workers.hosts.base import HostError
+from workers.hosts.base import HostBusy, HostError
 from workers.hosts.transport import TransportError
 
 log = structlog.get_logger()
 
 PAUSE_S = 2.0
+BUSY_S = 300.0
+"""A unit that does not want to end is given two minutes, and the kernel some more."""
 
 
 @dataclass
@@ -52,6 +54,13 @@ class Outage:
         self._since = None
         log.info("the host answers again", host=self.lease.host, away_s=round(away, 1))
         self._tell(EventType.HOST_RECOVERED, f"after {away:.0f} s")
+
+    def busy(self, error: HostBusy, since: float) -> None:
+        """Wait for what somebody else has begun, or give up."""
+        self.check()
+        if time.monotonic() - since > BUSY_S:
+            raise error
+        self.wait(PAUSE_S)
 
     def _tell(self, kind: EventType, why: str) -> None:
         with self.database.write() as session:

@@ -6,8 +6,8 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -22,10 +22,12 @@ from service.store.tables import HostRequestRow
 from workers.checking import Checks
 from workers.hosts.base import HostError
 from workers.hosts.helper.assemble import assemble, default_config, sudoers_line
+from workers.hosts.helper.request import USER
 from workers.hosts.helper_client import PATH
 from workers.hosts.host_keys import fetch_host_keys, pins_of_destination, trust
 from workers.hosts.known_hosts import HostKey
-from workers.hosts.ssh_destination import DestinationError, Route, resolve
+from workers.hosts.registry import route_of
+from workers.hosts.ssh_destination import Route
 from workers.reaching import Reach
 
 log = structlog.get_logger()
@@ -110,16 +112,12 @@ class Requests:
         raise HostError(Reason.HOST_UNREACHABLE, f"{self.config.ssh} leads nowhere")
 
     def _route(self) -> Route:
-        known_hosts, ssh_config = self.environ.get("EXPCTL_KNOWN_HOSTS"), self.environ.get("EXPCTL_SSH_CONFIG")
-        try:
-            return resolve(self.config.ssh or "", Path(ssh_config) if ssh_config else None, Path(known_hosts) if known_hosts else None)
-        except DestinationError as error:
-            raise HostError(Reason.HOST_UNREACHABLE, str(error)) from error
+        return route_of(self.config.ssh or "", self.environ)
 
     def _install(self, args: InstallArgs) -> Answer:
         text = assemble()
         user = args.user or self._login()
-        config = default_config(parked=self.config.park, run_as=[self.config.run_as] if self.config.run_as else [])
+        config = default_config(parked=self.config.park, run_as=self._users())
         sudoers = "" if user == "root" else sudoers_line(user)
         answer: dict[str, Any] = {
             "installed": False,
@@ -140,6 +138,14 @@ class Requests:
         self._run(["/bin/sh", "-c", INSTALL], text)
         self._run(["/bin/sh", "-c", WRITE_CONFIG], config)
         return Answer(True, {**answer, "installed": True})
+
+    def _users(self) -> list[str]:
+        """Who experiments run as: who is set, and production's own users, for its forks. Not root: that is for an admin to write."""
+        asked = ["systemctl", "show", "--value", "--property=User", "--"]
+        found = [self.config.run_as or ""]
+        with suppress(HostError):  # the helper can be shown before anybody can log in; the check finds what is missing
+            found += [self._run([*asked, unit]).strip() for unit in self.config.park]
+        return list(dict.fromkeys(user for user in found if USER.fullmatch(user) and user != "root"))
 
     def _login(self) -> str:
         return self._route().destination.user if self.config.ssh else self._run(["id", "-un"]).strip()

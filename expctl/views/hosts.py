@@ -136,7 +136,7 @@ def rehearsal(answer: Json) -> RenderableType:
     return Group(drawn, Text("production did not serve for " + (span(down) if down is not None else "an unknown time")))
 
 
-def installation(answer: Json) -> RenderableType:
+def installation(answer: Json) -> Text:
     """What lies on the host, or what an admin runs there."""
     if answer.get("installed"):
         return Text(f"installed {answer['path']}, sha256 {answer['sha256']}")
@@ -147,5 +147,4 @@ def installation(answer: Json) -> RenderableType:
         ("the one line of sudoers", answer["sudoers"]),
         ("an admin runs on the host", f"\n{commands}"),
     ]
-    text = Text("\n").join(Text(f"{title}: ", "bold").append(value, "not bold") for title, value in parts if value)
-    return Group(text, Text("the whole file: expctl host install NAME --json --fields answer"))
+    return Text("\n").join(Text(f"{title}: ", "bold").append(value, "not bold") for title, value in parts if value)

@@ -36,7 +36,8 @@ def other_server(host: LabHost, port: int) -> None:
 
 def limits_memory(host: LabHost) -> bool:
     """Whether this machine lets a container limit memory."""
-    return "memory" in host.run("sh", "-c", "cat /sys/fs/cgroup/cgroup.controllers /proc/self/cgroup 2>/dev/null", check=False).stdout
+    told = host.run("systemd-run", "--wait", "--property=MemoryMax=100M", "--property=MemorySwapMax=0", "/opt/lab/eater", check=False)
+    return "oom-kill" in told.stderr
 
 
 def step_of(item: dict[str, Any], name: str) -> dict[str, Any]:
@@ -131,14 +132,18 @@ def test_three_in_a_row_end_the_night(fleet: Fleet) -> None:
     assert [event["data"]["experiment"] for event in fleet.events("shift.tripped")] == [late]
 
 
-def test_an_engine_that_eats_all_memory(fleet: Fleet) -> None:
-    host = fleet.host
+def test_an_engine_that_eats_all_memory(production_host: LabHost, tmp_path: Path) -> None:
+    host = production_host
+    host.write("/opt/lab/eater", EATER, mode=0o755)
     if not limits_memory(host):
         pytest.skip("this machine does not let a container limit memory")
-    host.write("/opt/lab/eater", EATER, mode=0o755)
     host.write("/etc/systemd/system/expctl-1-oom.service.d/memory.conf", OOM_UNIT)
     host.run("systemctl", "daemon-reload")
-    item = fleet.ended(fleet.submit("oom", engine={"executable": "/opt/lab/eater"}))
-    assert (item["outcome"], item["reason"]) == ("failed", "host_out_of_memory"), item
-    assert "oom-kill" in item["detail"]
-    nothing_left(fleet)
+    fleet = begin(tmp_path, host)
+    try:
+        item = fleet.ended(fleet.submit("oom", engine={"executable": "/opt/lab/eater"}))
+        assert (item["outcome"], item["reason"]) == ("failed", "host_out_of_memory"), item
+        assert "oom-kill" in item["detail"]
+        nothing_left(fleet)
+    finally:
+        fleet.end()

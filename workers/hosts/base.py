@@ -330,6 +330,10 @@ class HostError(Exception):
         self.evidence = evidence
 
 
+class HostBusy(HostError):
+    """Nothing was done, since another call is at work there: what a worker that is gone has asked for goes on without it."""
+
+
 class DeadManFired(HostError):
     """The host gave production back by itself; `fired_at` is when, by the host's clock, and `why`."""
 

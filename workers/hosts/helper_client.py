@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from service.domain.reasons import Reason
-from workers.hosts.base import HostError
+from workers.hosts.base import HostBusy, HostError
 from workers.hosts.remote_causes import classify
 from workers.hosts.transport import Transport
 
@@ -66,6 +66,8 @@ class Helper:
         answer = _parsed(done.stdout)
         if answer is None:
             raise _unanswered(verb, done.exit_status, done.signal, done.stdout, done.stderr)
+        if answer.get("busy"):
+            raise HostBusy(_reason(answer.get("reason")), str(answer.get("message")))
         if not answer.get("ok"):
             raise HelperRefused(_reason(answer.get("reason")), str(answer.get("message", "the helper refused")), answer)
         return answer

@@ -6,6 +6,7 @@ and failed, a key that changed, or a login that was refused, is news at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -14,6 +15,7 @@ from workers.hosts.base import (
     Collected,
     DeadManFired,
     GpuReading,
+    HostBusy,
     LogChunk,
     ParkedUnit,
     PortOwner,
@@ -29,6 +31,8 @@ from workers.hosts.transport import TransportError
 
 PASSING = frozenset({Reason.HOST_UNREACHABLE, Reason.CONNECTION_LOST, Reason.CONNECTION_REFUSED})
 """A host that is booting refuses connections for a while."""
+BOOTING = frozenset({Reason.AUTH_FAILED})
+"""And then logins, of all but root. Only behind one of the others: a login that is refused out of the blue is news."""
 
 Answer = TypeVar("Answer")
 
@@ -42,6 +46,9 @@ class Watcher(Protocol):
     def back(self) -> None:
         """It answers again."""
 
+    def busy(self, error: HostBusy, since: float) -> None:
+        """Another call is at work there since before that moment of time.monotonic(). As `lost`."""
+
 
 class PatientHost:
     """Another host, with patience."""
@@ -52,12 +59,15 @@ class PatientHost:
         """How often the host was lost since this object was made: what was measured across an outage may not be believed."""
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
-        first = True
+        first, began = True, time.monotonic()
         while True:
             try:
                 answer = call()
+            except HostBusy as error:
+                self._watcher.busy(error, began)
+                continue
             except TransportError as error:
-                if error.reason not in PASSING:
+                if error.reason not in (PASSING if first else PASSING | BOOTING):
                     raise
                 self.outages += int(first)
                 self._watcher.lost(error, first=first)

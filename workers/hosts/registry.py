@@ -13,7 +13,7 @@ from workers.hosts.helper_client import Claim, Helper
 from workers.hosts.local import LocalHost
 from workers.hosts.local_transport import LocalTransport
 from workers.hosts.ssh import SshTransport
-from workers.hosts.ssh_destination import DestinationError, resolve
+from workers.hosts.ssh_destination import DestinationError, Route, resolve
 from workers.hosts.systemd import SystemdHost
 from workers.hosts.transport import Transport
 
@@ -35,19 +35,28 @@ def connect(config: HostConfig, environ: Mapping[str, str]) -> Transport:
     """The wire to a host; opened at its first command."""
     if config.ssh is None:
         return LocalTransport()
-    return SshTransport(config.ssh, ssh_config=_path(environ, "EXPCTL_SSH_CONFIG"), known_hosts=_path(environ, "EXPCTL_KNOWN_HOSTS"))
+    ssh_config, known_hosts = ssh_files(environ)
+    return SshTransport(config.ssh, ssh_config=ssh_config, known_hosts=known_hosts)
+
+
+def route_of(destination: str, environ: Mapping[str, str]) -> Route:
+    """The machines on the way to a destination. HostError where it leads nowhere."""
+    try:
+        return resolve(destination, *ssh_files(environ))
+    except DestinationError as error:
+        raise HostError(Reason.HOST_UNREACHABLE, str(error)) from error
 
 
 def engine_address(destination: str | None, environ: Mapping[str, str]) -> str:
     """Where servers on the host are reached by default: under the name or address that ssh goes to."""
     if destination is None:
         return LOOPBACK
-    try:
-        host = resolve(destination, _path(environ, "EXPCTL_SSH_CONFIG"), _path(environ, "EXPCTL_KNOWN_HOSTS")).destination.host
-    except DestinationError as error:
-        raise HostError(Reason.HOST_UNREACHABLE, str(error)) from error
+    host = route_of(destination, environ).destination.host
     return f"http://[{host}]" if ":" in host else f"http://{host}"
 
 
-def _path(environ: Mapping[str, str], name: str) -> Path | None:
-    return Path(environ[name]) if environ.get(name) else None
+def ssh_files(environ: Mapping[str, str]) -> tuple[Path | None, Path | None]:
+    """ssh_config to read instead of the user's, and where keys are pinned: beside the data, unless a setting says otherwise."""
+    ssh_config, known_hosts, data = (environ.get(name) for name in ("EXPCTL_SSH_CONFIG", "EXPCTL_KNOWN_HOSTS", "EXPCTL_DATA_DIR"))
+    pins = Path(known_hosts) if known_hosts else Path(data) / "known_hosts" if data else None
+    return (Path(ssh_config) if ssh_config else None), pins

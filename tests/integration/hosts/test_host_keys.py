@@ -78,4 +78,4 @@ def test_the_deadline_bounds_it(account: Account) -> None:
     with port_that_says(b"") as port, pytest.raises(TransportError) as caught:
         fetch_host_keys(route_to(account, f"127.0.0.1:{port}"), deadline_s=0.3)
     assert caught.value.reason == Reason.HOST_UNREACHABLE
-    assert time.monotonic() - began < 1.5
+    assert time.monotonic() - began < 3.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -17,10 +18,10 @@ from service.store.hosts import Lease
 from service.store.tables import HostRow
 from tests.integration.workers.night import claim
 from workers.deadman import DeadMan
-from workers.hosts.base import HostError, ParkedUnit
+from workers.hosts.base import HostBusy, HostError, ParkedUnit
 from workers.hosts.fake_production import FakeProductionHost
 from workers.hosts.transport import TransportError
-from workers.outage import Outage
+from workers.outage import BUSY_S, Outage
 
 LOST = TransportError(Reason.HOST_UNREACHABLE, "no route to gpu0", "not_executed")
 
@@ -86,6 +87,16 @@ def test_who_asked_to_stop_is_heard_while_waiting(database: Database) -> None:
 
     with pytest.raises(ClaimLost):
         Outage(database, claim(database), lost_claim, nothing).lost(LOST, first=True)
+
+
+def test_a_busy_host_is_waited_for_but_not_for_ever(database: Database) -> None:
+    waits: list[float] = []
+    outage = Outage(database, claim(database), nothing, waits.append)
+    busy = HostBusy(Reason.REMOTE_COMMAND_FAILED, "another call is at work")
+    outage.busy(busy, time.monotonic())
+    assert (len(waits), told(database)) == (1, [])
+    with pytest.raises(HostBusy):
+        outage.busy(busy, time.monotonic() - 2 * BUSY_S)
 
 
 def parked_host() -> FakeProductionHost:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,17 +57,18 @@ def finish(command: Sequence[str], stdin: bytes, seconds: float) -> subprocess.C
     """
     environment = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": "/root"}
     end = time.monotonic() + seconds
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment) as process:
-        given: bytes | None = stdin
-        while True:
-            try:
-                out, err = process.communicate(given, timeout=0.25)
-            except subprocess.TimeoutExpired:
-                given = None
-                process.send_signal(signal.SIGCONT)
-                if time.monotonic() > end:
-                    process.kill()
-                    raise
-            else:
-                return subprocess.CompletedProcess(command, process.returncode, out, err)
+    with tempfile.TemporaryFile() as given:
+        # Not a pipe: what a first `communicate` has not written by its timeout, no second one writes in Python 3.11.
+        given.write(stdin)
+        given.seek(0)
+        with subprocess.Popen(command, stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+            while True:
+                try:
+                    out, err = process.communicate(timeout=0.25)
+                except subprocess.TimeoutExpired:
+                    process.send_signal(signal.SIGCONT)
+                    if time.monotonic() > end:
+                        process.kill()
+                        raise
+                else:
+                    return subprocess.CompletedProcess(command, process.returncode, out, err)

@@ -100,9 +100,10 @@ def test_a_rehearsal_is_asked_about_in_a_terminal(fake: FakeService, terminal: i
     assert run(["host", "rehearse", "llm-two", "--yes"]) == 0
 
 
+LONG = "chmod 0440 /etc/sudoers.d/expctl && " + "visudo -c && " * 30 + "true"
 INSTALL = {
     "installed": False, "path": "/usr/local/sbin/expctl-host", "sha256": "f00d", "sudoers": "expctl ALL=(root) NOPASSWD: x",
-    "config": {"parked": []}, "commands": ["install -m 755 a b"], "text": "#!/usr/bin/python3\nhello\n",
+    "config": {"parked": []}, "commands": ["install -m 755 a b", LONG], "text": "#!/usr/bin/python3\nhello\n",
 }  # fmt: skip
 
 
@@ -112,6 +113,7 @@ def test_install_shows_what_an_admin_would_do(fake: FakeService, capsys: Capture
     said = capsys.readouterr()
     for words in ("/usr/local/sbin/expctl-host  sha256 f00d", "expctl ALL=(root) NOPASSWD: x", '{"parked": []}', "install -m 755 a b"):
         assert words in said.out
+    assert LONG in said.out, "a command that is broken in two would be pasted as two"
     assert "hello" not in said.out
     assert said.err == "nothing was done; the whole file: expctl host install llm-two --file\n"
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import pytest
 
 from service.domain.reasons import Reason
-from workers.hosts.base import HostError, UnitDefinition
+from workers.hosts.base import HostBusy, HostError, UnitDefinition
 from workers.hosts.fake_production import FakeProductionHost
 from workers.hosts.patient import PatientHost
 from workers.hosts.transport import TransportError
@@ -18,6 +19,7 @@ class Watcher:
     most: int = 100
     lost_calls: list[bool] = field(default_factory=list)
     backs: int = 0
+    busy_calls: list[HostBusy] = field(default_factory=list)
 
     def lost(self, error: TransportError, *, first: bool) -> None:
         self.lost_calls.append(first)
@@ -27,15 +29,28 @@ class Watcher:
     def back(self) -> None:
         self.backs += 1
 
+    def busy(self, error: HostBusy, since: float) -> None:
+        assert since <= time.monotonic()
+        self.busy_calls.append(error)
+        if len(self.busy_calls) > self.most:
+            raise error
+
 
 class Wire(FakeProductionHost):
-    """Loses its wire for some calls."""
+    """Loses its wire for some calls, or is busy for some."""
 
     broken: int = 0
+    busy: int = 0
     reason: Reason = Reason.HOST_UNREACHABLE
+    reasons: list[Reason] = []  # noqa: RUF012 - each test sets its own
 
     def _called(self, call: str, about: str) -> None:
         super()._called(call, about)
+        if self.busy:
+            self.busy -= 1
+            raise HostBusy(Reason.REMOTE_COMMAND_FAILED, "another call is at work")
+        if self.reasons:
+            raise TransportError(self.reasons.pop(0), "as it boots", "not_executed")
         if self.broken:
             self.broken -= 1
             raise TransportError(self.reason, "no route", "not_executed")
@@ -48,6 +63,27 @@ def test_a_call_is_repeated_until_the_host_answers() -> None:
     host.start_unit(UnitDefinition("expctl-1-x", ("x",)))
     assert host.unit("expctl-1-x").phase == "active"
     assert (watcher.lost_calls, watcher.backs, host.outages) == ([True, False, False], 1, 1)
+
+
+def test_what_another_call_works_on_is_waited_for_and_no_outage() -> None:
+    wire, watcher = Wire(), Watcher(most=2)
+    host = PatientHost(wire, watcher)
+    wire.busy = 2
+    host.units()
+    assert (len(watcher.busy_calls), watcher.lost_calls, host.outages) == (2, [], 0)
+    wire.busy = 2
+    with pytest.raises(HostBusy):
+        host.units()
+
+
+def test_a_host_that_boots_refuses_logins_for_a_while() -> None:
+    wire, watcher = Wire(), Watcher()
+    wire.reasons = [Reason.CONNECTION_REFUSED, Reason.AUTH_FAILED, Reason.AUTH_FAILED]
+    PatientHost(wire, watcher).units()
+    assert (watcher.lost_calls, watcher.backs) == ([True, False, False], 1)
+    wire.reasons = [Reason.AUTH_FAILED]
+    with pytest.raises(TransportError):
+        PatientHost(wire, watcher).units()
 
 
 def test_each_outage_counts_once() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.domain.reasons import Reason
-from workers.hosts.base import DeadManFired, HostError, ParkedUnit, UnitDefinition, UnitPhase
+from workers.hosts.base import DeadManFired, HostBusy, HostError, ParkedUnit, UnitDefinition, UnitPhase
 from workers.hosts.gpus import GpuTools
 from workers.hosts.helper_client import Claim, Helper, HelperRefused
 from workers.hosts.systemd import SystemdHost, state_of
@@ -191,3 +191,20 @@ def test_experiments_run_as_whoever_runs_production() -> None:
     made = SystemdHost("gpu0", Helper(wire), GpuTools(wire), like="p.service")
     assert (made.run_as, made.run_as) == ("vllm", "vllm")
     assert wire.verbs() == ["source"], "asked once"
+
+
+def test_a_helper_that_is_at_work_for_somebody_else_is_told_from_one_that_refuses() -> None:
+    answer = {"ok": False, "reason": "remote_command_failed", "message": "another call has been at work for over 20 s", "busy": True}
+    with pytest.raises(HostBusy, match="at work"):
+        host(Wire({"stop": [answer]})).stop_unit(UNIT)
+
+
+@pytest.mark.parametrize("record", [None, {"fired_at": None}])
+def test_a_host_that_has_given_nothing_back(record: dict[str, Any] | None) -> None:
+    assert host(Wire({"hello": [{"ok": True, "record": record}]})).given_back() is None
+
+
+def test_a_host_that_has_given_production_back_by_itself() -> None:
+    fired = host(Wire({"hello": [{"ok": True, "record": {"fired_at": "2026-01-01T03:00:00Z", "fired_why": "deadline"}}]})).given_back()
+    assert fired is not None
+    assert fired.story == "the host gave production back by itself at 2026-01-01T03:00:00Z (deadline)"

@@ -126,12 +126,12 @@ def end_units(context: Context, units: list[str], grace_s: float) -> list[int]:
         kill(context, pid, None, signal.SIGTERM)
     if _all_gone(context, ending, grace_s):
         return []
-    for pid in _pids(context, ending):
-        kill(context, pid, None, signal.SIGKILL)
     deadline = context.clock.monotonic() + KILLED_S
-    while not _all_gone(context, ending, 1.0) and context.clock.monotonic() < deadline:
-        for pid in _pids(context, ending):  # what was forked meanwhile, too
+    while context.clock.monotonic() < deadline:
+        for pid in _pids(context, ending):  # in the next rounds, what was forked meanwhile
             kill(context, pid, None, signal.SIGKILL)
+        if _all_gone(context, ending, 1.0):
+            return []
     return _pids(context, ending)
 
 

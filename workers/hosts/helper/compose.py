@@ -10,6 +10,8 @@ from workers.hosts.helper.refusals import PERMISSION_DENIED, UNIT_SYNTAX, Refuse
 
 HEAD = "# Written by expctl-host. Replaced at every start, gone after a reboot.\n"
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+NONCHARACTER = re.compile("[\ufdd0-\ufdef" + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF)) + "]")
+"""Unicode's own. systemd passes over a whole line that holds one, and where it is written byte by byte it cannot show the unit any more."""
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 MEANT_IN_QUOTES = re.compile(r"""[\\"`$]""")
 LITERAL = {"%": "%%", "$": "$$"}
@@ -45,6 +47,8 @@ def _escaped(character: str, *, alive: bool) -> str:
         return LITERAL[character]
     if CONTROL.match(character) and character not in ESCAPES:
         return f"\\x{ord(character):02x}"
+    if NONCHARACTER.match(character):
+        raise Refused(UNIT_SYNTAX, f"an argument holds the noncharacter U+{ord(character):04X}, which systemd cannot carry")
     return ESCAPES.get(character, character)
 
 
@@ -60,7 +64,8 @@ def check_program(word: str) -> None:
 
 def check_folder(path: str) -> None:
     """Refuse a working directory that a unit file cannot say."""
-    if not path.startswith("/") or CONTROL.search(path) or "\\" in path or path != path.strip() or len(path) > 4000:  # noqa: PLR2004
+    odd = CONTROL.search(path) or NONCHARACTER.search(path) or "\\" in path or path != path.strip()
+    if not path.startswith("/") or odd or len(path) > 4000:  # noqa: PLR2004
         raise Refused(UNIT_SYNTAX, f"the working directory {path[:200]!r} must be absolute, without backslashes and control characters")
 
 
@@ -69,8 +74,8 @@ def check_variables(env: Mapping[str, str]) -> None:
     for name, value in env.items():
         if SYSTEMDS_OWN.fullmatch(name):
             raise Refused(PERMISSION_DENIED, f"{name} is set by systemd")
-        if CONTROL.search(value.replace("\t", "").replace("\n", "")):
-            raise Refused(UNIT_SYNTAX, f"the value of {name} has control characters, which systemd drops from an environment")
+        if CONTROL.search(value.replace("\t", "").replace("\n", "")) or NONCHARACTER.search(value):
+            raise Refused(UNIT_SYNTAX, f"the value of {name} has control or noncharacters, which systemd drops from an environment")
 
 
 def environment_file(env: Mapping[str, str]) -> str:

@@ -83,7 +83,9 @@ def write_ours(path: Path, content: str, mode: int = 0o600) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a write does not say itself whose disk is full
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
         raise
@@ -117,7 +119,7 @@ def locked(path: Path, within_s: float) -> Iterator[None]:
     try:
         while not _taken(descriptor):
             if time.monotonic() > deadline:
-                raise Refused(REMOTE_COMMAND_FAILED, f"another call of expctl-host has been at work for over {within_s:.0f} s")
+                raise Refused(REMOTE_COMMAND_FAILED, f"another call of expctl-host has been at work for over {within_s:.0f} s", busy=True)
             time.sleep(0.02)
         yield
     finally:

@@ -66,6 +66,20 @@ def test_what_was_seen_of_one_start_is_not_told_of_the_next(inside: Inside) -> N
     assert inside.good("start", HERE)["seen_argv"] == []
 
 
+def test_the_program_is_waited_for(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside.box.behave(UNIT, start="early")
+    write(inside)
+
+    def exec_now(seconds: float) -> None:
+        inside.clock.pass_(seconds)
+        for folder in (inside.box.root / "proc").glob("[0-9]*"):
+            (folder / "exe").unlink()
+            (folder / "exe").symlink_to("/bin/engine")
+
+    monkeypatch.setattr(inside.clock, "sleep", exec_now)
+    assert inside.good("start", HERE)["seen_argv"][0] == "/bin/engine"
+
+
 def test_what_nobody_saw_in_time_is_not_made_up(inside: Inside) -> None:
     inside.box.behave(UNIT, start="early")
     write(inside)
@@ -151,7 +165,9 @@ def test_left_over_processes_of_an_ended_unit_are_ended_too(inside: Inside) -> N
     write(inside)
     left, _ = inside.box.extra_process(UNIT, "VLLM::EngineCore")
     assert inside.good("status", {"unit": UNIT})["pids"] == [left]
+    before = inside.clock.monotonic()
     assert inside.good("stop", HERE)["pids"] == []
+    assert inside.clock.monotonic() - before < 15  # TERM was enough
     assert inside.box.calls("stop") == []  # systemd has nothing to stop any more
 
 

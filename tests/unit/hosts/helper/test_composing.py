@@ -5,13 +5,25 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.unit.hosts.helper import systemd_words
-from workers.hosts.helper.compose import Order, check_folder, check_program, check_variables, environment_file, forked, quoted, rendered
+from workers.hosts.helper.compose import (
+    NONCHARACTER,
+    Order,
+    check_folder,
+    check_program,
+    check_variables,
+    environment_file,
+    forked,
+    quoted,
+    rendered,
+)
 from workers.hosts.helper.refusals import Refused
 from workers.hosts.helper.sources import environment_of
 from workers.hosts.helper.unitfile import copied, merged, named, privileged, settings, specifiers_of, start_prefixes
 
 UNIT = "expctl-12-ngram.service"
-TEXTS = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
+TEXTS = some.text(some.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40).filter(
+    lambda text: not NONCHARACTER.search(text)
+)
 NASTY = some.one_of(TEXTS, some.sampled_from(["", ";", "\\", '"', "'", "$", "$$", "%", "%n", "${HOME}", "$HOME", "-", "@x", "#", "a\\"]))
 
 
@@ -41,6 +53,14 @@ def test_any_variable_arrives_as_it_was_or_is_refused(env: dict[str, str]) -> No
 def test_the_escapes_one_by_one() -> None:
     assert quoted('a"b\\c%d$e\nf\tg\x1b') == '"a\\"b\\\\c%%d$$e\\nf\\tg\\x1b"'
     assert quoted("%h/${MODEL}", alive=True) == '"%h/${MODEL}"'
+
+
+@pytest.mark.parametrize("sign", ["\ufdd0", "\ufffe", "\U0010ffff"])
+def test_noncharacters_are_refused(sign: str) -> None:
+    for refused in (lambda: quoted(sign), lambda: check_variables({"A": sign}), lambda: check_folder(f"/srv/{sign}")):
+        with pytest.raises(Refused):
+            refused()
+    assert quoted("\ufffd") == '"\ufffd"'
 
 
 def test_what_is_alive_stays_alive() -> None:
