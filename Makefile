@@ -31,7 +31,8 @@ test: $(VENV)/dev
 test-all: test
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
 	$(PYTHON) tests/lab/make_host.py $(EXPCTL_LAB_DIR)
-	$(BIN)/python -m pytest tests/lab
+	# A file a worker: its tests may share a host or a service, and most of the time they wait.
+	$(BIN)/python -m pytest -n 3 --dist loadfile tests/lab
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -91,7 +91,7 @@ def test_production_wanted_back_stays_back(fleet: Fleet) -> None:
     back = pid_of(fleet)
     looked(fleet)
     assert [fleet.show(one)["status"] for one in (cut, waits)] == ["queued", "queued"]
-    assert "wanted production back" in fleet.show(waits)["where_text"]
+    assert "is paused" in fleet.show(waits)["where_text"]
     assert pid_of(fleet) == back
     assert len(fleet.events("shift.opened")) == 1
 

@@ -346,11 +346,33 @@ def test_a_frozen_call_does_not_keep_production_away(inside: Inside, monkeypatch
 def test_a_deadman_that_waited_while_everything_was_brought_back_does_nothing(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     park(inside)
     inside.clock.pass_(600)
-    monkeypatch.setattr(deadman_module, "_hold", lambda held, lock: inside.context().state.forget())  # noqa: ARG005
+    hold = deadman_module._hold
+
+    def hold_late(held: Any, lock: Any) -> None:
+        hold(held, lock)
+        if lock.func is State.working:  # the wait is over, and somebody has restored and disarmed meanwhile
+            inside.context().state.forget()
+
+    monkeypatch.setattr(deadman_module, "_hold", hold_late)
     starts = len(inside.box.calls("start"))
     inside.good("deadman")
     assert len(inside.box.calls("start")) == starts
     assert inside.good("hello")["record"] is None
+
+
+def test_that_it_acts_is_written_before_it_acts(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping takes a minute; a heartbeat that comes in that minute must not believe that all is well."""
+    park(inside)
+    inside.clock.pass_(600)
+    answers: list[dict[str, Any]] = []
+
+    def stopping(*_: Any) -> list[int]:
+        answers.append(renew(inside))
+        return []
+
+    monkeypatch.setattr(deadman_module, "end_units", stopping)
+    inside.good("deadman")
+    assert answers[0]["reason"] == "connection_lost"
 
 
 def test_nothing_armed_nothing_done(inside: Inside) -> None:
