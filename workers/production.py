@@ -133,6 +133,12 @@ class Production:
             boot_id = self.host.unit(self.config.park[0]).boot_id
         except HostError as error:
             raise NotParked(error.reason, error.evidence, touched=False) from error
+        silent = [unit for unit in units if unit.base_url is not None and not unit.proven]
+        if silent:
+            why = "; ".join(f"{unit.name}: {unit.detail}" for unit in silent)
+            raise NotParked(
+                Reason.ENGINE_UNRESPONSIVE, f"{why}. What is not proven to serve before could not be proven after", touched=False
+            )
         self._hook("before_park", self.config.hooks.before_park)
         self.book.note("parking", units=[asdict(unit) for unit in units], boot_id=boot_id)
         return units

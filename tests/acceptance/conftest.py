@@ -6,7 +6,6 @@ more services live at once than needed.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,14 +40,10 @@ class Services:
 
     def end(self, service: Service) -> None:
         """Stop a service, whatever a test has left of it, and the engines that would outlive it."""
-        if service.process is not None:
-            service.stop()
-        for pid in service.children().values():
-            os.kill(pid, 9)
+        service.end()
         host = LocalHost("local", service.data)
         for unit in host.units():
             host.stop_unit(unit.name, grace_s=1)
-        service.close()
         if self._postgres is not None:
             self._postgres.drop(self._databases.pop(service.folder))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -32,9 +34,8 @@ QUICK_BENCH = {"max_tokens": 16, "concurrency": [1, 4], "repeat": 1, "warmup": 1
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that stays free while its service is away: below those that the kernel gives to outgoing connections."""
+    return next(port for port in iter(lambda: random.randrange(16_000, 32_000), None) if port_is_free(port))  # noqa: S311 - no secret
 
 
 T = TypeVar("T")
@@ -98,19 +99,36 @@ class Service:
         self.kills = 0
         told = self.folder / f"up-{next(_NUMBERS)}.log"
         with told.open("wb") as log:
-            self.process = subprocess.Popen(
+            process = self.process = subprocess.Popen(
                 [*argv, "--experiment-port", str(self.engine_port)], stdout=log, stderr=log, env=self.environment()
             )
         # Not until it answers, but until `up` says so: before that it takes a dead API for one that cannot start.
-        wait_for(lambda: "expctl is up" in told.read_text())
+        wait_for(lambda: "expctl is up" in told.read_text() or process.poll() is not None, 120)
+        assert process.poll() is None, told.read_text()
         return self
 
     def stop(self) -> int:
         assert self.process is not None
         self.process.terminate()
-        code = self.process.wait(30)
+        code = self.process.wait(60)
         self.process = None
         return code
+
+    def end(self) -> None:
+        """Whatever a test has left of it, and however long it takes."""
+        process, self.process = self.process, None
+        if process is not None:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pid in self.children().values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.client.__exit__(None, None, None)
+        self.http.close()
 
     def kill(self, verb: str) -> int:
         """Kill one of its processes; gives its pid."""
@@ -150,11 +168,6 @@ class Service:
     def http(self) -> httpx.Client:
         """The same, for answers that the client knows nothing of."""
         return httpx.Client(base_url=self.url, trust_env=False, timeout=10)
-
-    def close(self) -> None:
-        """Give the connections back."""
-        self.client.__exit__(None, None, None)
-        self.http.close()
 
     def api(self, path: str) -> str:
         return self.http.get(path).text

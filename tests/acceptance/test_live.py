@@ -51,13 +51,16 @@ def test_a_stream_goes_on_where_it_was_cut(fresh: Service) -> None:
 
 
 def test_watch_and_logs_survive_the_death_of_the_api(service: Service) -> None:
-    one = service.submit(service.file("x", bench={"max_tokens": 30}, LOAD_SECONDS="4"))
+    service.client.pause("local", paused=True)  # until both look on
+    one = service.submit(service.file("x", bench={"max_tokens": 8}, LOAD_SECONDS="4"))
     argv = [sys.executable, "-m", "expctl", "--server", service.url]
     with (
         subprocess.Popen([*argv, "watch", str(one)], stdout=subprocess.PIPE, text=True, env=service.environment()) as watch,
         subprocess.Popen([*argv, "logs", "-f", str(one)], stdout=subprocess.PIPE, text=True, env=service.environment()) as logs,
     ):
         assert watch.stdout is not None
+        watch.stdout.readline()
+        service.client.pause("local", paused=False)
         while "weights" not in watch.stdout.readline():
             assert watch.poll() is None
         service.kill("api")

@@ -131,6 +131,13 @@ def test_what_would_not_come_back_as_it_is_is_not_stopped(rig: Rig, changes: dic
     assert rig.host.armed is None
 
 
+def test_what_is_not_proven_to_serve_is_not_stopped(rig: Rig) -> None:
+    rig.answers[f"{ADDRESS}:8000/v1"] = Readiness(False, detail="503 loading")
+    with pytest.raises(NotParked, match="503 loading") as caught:
+        rig.production.park()
+    assert (caught.value.reason, caught.value.touched, living(rig)) == (Reason.ENGINE_UNRESPONSIVE, False, (PROD,))
+
+
 def test_what_did_not_run_is_not_started_afterwards(rig: Rig) -> None:
     rig.production = replace(rig.production, config=rig.production.config.model_copy(update={"park": [PROD, OTHER]}))
     rig.host.serve(OTHER, 8002)

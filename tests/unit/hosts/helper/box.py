@@ -195,7 +195,7 @@ class Box:
             self.write(f"proc/{pid}/status", f"Name:\tengine\nUid:\t{' '.join([str(self.uid)] * 4)}\n")
             return pid, 777
         program = (
-            ["/bin/sh", "-c", "trap '' TERM; echo ready; sleep 1000"] if stubborn else ["/bin/sh", "-c", "echo ready; exec sleep 1000"]
+            ["/bin/sh", "-c", "trap '' TERM; echo ready; exec sleep 1000"] if stubborn else ["/bin/sh", "-c", "echo ready; exec sleep 1000"]
         )
         process = subprocess.Popen(program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, **self._as_owner())
         assert process.stdout is not None

@@ -97,7 +97,7 @@ def refresh(units: Units, behaviour: dict[str, Any]) -> None:
 
 
 def spawn(unit: str, argv: list[str], *, stubborn: bool) -> int:
-    program = ["/bin/sh", "-c", "trap '' TERM; sleep 1000"] if stubborn else ["/bin/sleep", "1000"]
+    program = ["/bin/sh", "-c", "trap '' TERM; exec sleep 1000"] if stubborn else ["/bin/sleep", "1000"]
     null = subprocess.DEVNULL
     process = subprocess.Popen(program, stdin=null, stdout=null, stderr=null, start_new_session=True)
     SPAWNED.append(process)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -346,14 +348,13 @@ def test_a_frozen_call_does_not_keep_production_away(inside: Inside, monkeypatch
 def test_a_deadman_that_waited_while_everything_was_brought_back_does_nothing(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     park(inside)
     inside.clock.pass_(600)
-    hold = deadman_module._hold
 
-    def hold_late(held: Any, lock: Any) -> None:
-        hold(held, lock)
-        if lock.func is State.working:  # the wait is over, and somebody has restored and disarmed meanwhile
-            inside.context().state.forget()
+    @contextlib.contextmanager
+    def had_by_another(self: State, _within_s: float) -> Iterator[None]:
+        self.forget()  # the other has restored and disarmed
+        yield
 
-    monkeypatch.setattr(deadman_module, "_hold", hold_late)
+    monkeypatch.setattr(State, "working", had_by_another)
     starts = len(inside.box.calls("start"))
     inside.good("deadman")
     assert len(inside.box.calls("start")) == starts

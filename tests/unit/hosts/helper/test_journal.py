@@ -12,6 +12,12 @@ from workers.hosts.helper import journal as journal_module
 RUN = "a" * 32
 
 
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loaded machine may take long to start a program; that is not what these tests are about."""
+    monkeypatch.setattr(journal_module, "READ_S", 120.0)
+
+
 def entry(number: int, message: Any, **fields: Any) -> dict[str, Any]:
     return {"__CURSOR": f"c{number:04d}", "MESSAGE": message, "_SYSTEMD_UNIT": UNIT, "_SYSTEMD_INVOCATION_ID": RUN, **fields}
 
