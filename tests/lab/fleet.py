@@ -99,7 +99,7 @@ class Fleet:
             self.kill_worker()
         if self.service.process is not None:
             self.service.kill_all()
-        self.service.close()
+        self.service.end()
 
     def worker_log(self) -> str:
         """What the workers have printed."""

@@ -35,7 +35,9 @@ def looked(fleet: Fleet) -> None:
 
 
 def requeued(fleet: Fleet, one: int) -> dict[str, Any]:
-    return wait_for(lambda: next((item for item in fleet.events("experiment.requeued") if item["experiment_id"] == one), None), 60)
+    """The event that says so, once it is there."""
+    found = wait_for(lambda: [item for item in fleet.events("experiment.requeued") if item["experiment_id"] == one], 60)
+    return found[0]
 
 
 @pytest.mark.parametrize("fleet", [("--window", SHUT)], indirect=True)

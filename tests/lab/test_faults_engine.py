@@ -15,8 +15,6 @@ from tests.lab.host import LabHost, wait_for
 pytestmark = pytest.mark.lab
 
 KNOWN_WITHIN_S = 15.0
-EATER = "#!/usr/bin/python3\nhoard = bytearray(b'x') * 400_000_000\n"
-OOM_UNIT = "[Service]\nMemoryMax=100M\nMemorySwapMax=0\n"
 
 
 @pytest.fixture
@@ -32,12 +30,6 @@ def other_server(host: LabHost, port: int) -> None:
     start = ["systemd-run", "-q", f"--unit=other-{port}.service", "--uid=ops", "--property=WorkingDirectory=/srv/other"]
     host.run(*start, "python3", "-m", "http.server", str(port))
     wait_for(lambda: host.is_serving(port), 20, f"the other server is on port {port}")
-
-
-def limits_memory(host: LabHost) -> bool:
-    """Whether this machine lets a container limit memory."""
-    told = host.run("systemd-run", "--wait", "--property=MemoryMax=100M", "--property=MemorySwapMax=0", "/opt/lab/eater", check=False)
-    return "oom-kill" in told.stderr
 
 
 def step_of(item: dict[str, Any], name: str) -> dict[str, Any]:
@@ -130,20 +122,3 @@ def test_three_in_a_row_end_the_night(fleet: Fleet) -> None:
     assert fleet.show(spared)["status"] == "queued"
     assert "3 different configurations failed" in fleet.host_now()["blocked"]
     assert [event["data"]["experiment"] for event in fleet.events("shift.tripped")] == [late]
-
-
-def test_an_engine_that_eats_all_memory(production_host: LabHost, tmp_path: Path) -> None:
-    host = production_host
-    host.write("/opt/lab/eater", EATER, mode=0o755)
-    if not limits_memory(host):
-        pytest.skip("this machine does not let a container limit memory")
-    host.write("/etc/systemd/system/expctl-1-oom.service.d/memory.conf", OOM_UNIT)
-    host.run("systemctl", "daemon-reload")
-    fleet = begin(tmp_path, host)
-    try:
-        item = fleet.ended(fleet.submit("oom", engine={"executable": "/opt/lab/eater"}))
-        assert (item["outcome"], item["reason"]) == ("failed", "host_out_of_memory"), item
-        assert "oom-kill" in item["detail"]
-        nothing_left(fleet)
-    finally:
-        fleet.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import selectors
 import subprocess
@@ -126,19 +127,23 @@ def _lines(process: subprocess.Popen[bytes]) -> Iterator[bytes]:
     stream = process.stdout
     if stream is None:
         return
-    begun = bytearray()
+    begun, cut = bytearray(), False
     deadline = time.monotonic() + READ_S
     with selectors.DefaultSelector() as waiting:
         waiting.register(stream, selectors.EVENT_READ)
         while True:
             if not waiting.select(max(0.0, deadline - time.monotonic())):
                 raise Refused(REMOTE_COMMAND_FAILED, f"journalctl did not answer within {READ_S:.0f} s")
-            piece = stream.read1(PIECE_BYTES)  # type: ignore[attr-defined]  # a pipe is buffered, its type does not say so
+            piece = os.read(stream.fileno(), PIECE_BYTES)
             if not piece:
                 return
             *whole, rest = piece.split(b"\n")
             for line in whole:
-                yield bytes(begun + line)
+                # Of one that was cut, not the end: with it, an entry without its middle could pass for a whole one.
+                yield bytes(begun if cut else begun + line)
                 begun.clear()
+                cut = False
             if len(begun) < ENTRY_BYTES:
                 begun += rest
+            elif rest:
+                cut = True

@@ -121,10 +121,11 @@ def test_messages_of_every_shape(inside: Inside, message: Any, lines: list[str])
 def test_an_entry_that_is_too_long_is_left_out_and_passed(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "ENTRY_BYTES", 1000)
     monkeypatch.setattr(journal_module, "PIECE_BYTES", 100)
-    keep(inside.box, entry(1, "x" * 10_000), entry(2, "next"))
+    # Of every length, so that a piece may end anywhere in an entry: in its last character, too.
+    keep(inside.box, *(entry(number, "x" * (5000 + number)) for number in range(110)), entry(110, "next"))
     answer = read(inside)
-    assert answer["lines"] == ["[an entry that is too long is left out]", "next"]
-    assert answer["cursor"] == "c0002"
+    assert answer["lines"] == ["[an entry that is too long is left out]"] * 110 + ["next"]
+    assert answer["cursor"] == "c0110"
 
 
 @pytest.mark.parametrize("cursor", ["--help", "a b", "x\n", "s=1;$(id)", "x" * 600])
