@@ -59,7 +59,6 @@ def test_each_costs_one_experiment(fleet: Fleet) -> None:
     host = fleet.host
     other_server(host, 8002)
     orphan = host.hold_gpus(range(8), user="vllm", name="VLLM::EngineCore", orphan=True)
-    host.write("/opt/lab/eater", EATER, mode=0o755)
     fleet.good("pause", "--host", host.name)
     taken = fleet.submit("taken", engine={"port": 8002})
     sound = fleet.submit("sound")
