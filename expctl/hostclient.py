@@ -57,11 +57,11 @@ class HostClient(Client):
             found = self._object("GET", self._address(name, asked["id"]))
             if found["status"] == "finished":
                 return found
-            if time.monotonic() >= deadline:
-                raise TimeIsUp
             if not told and found["status"] == "queued" and time.monotonic() >= min(started + UNTAKEN_S, deadline - POLL_S):
                 told = True
                 say(self._why_untaken(name))
+            if time.monotonic() >= deadline:
+                raise TimeIsUp
             time.sleep(max(0.0, min(POLL_S, deadline - time.monotonic())))
 
     def _why_untaken(self, name: str) -> str:

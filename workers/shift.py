@@ -322,14 +322,14 @@ class _Shift:
         return True
 
     def _tidy(self) -> None:
-        """Forget the units of experiments that are known no longer; on a host under systemd, of all: their logs were copied."""
+        """Forget the units of experiments that were pruned; on a host under systemd, of all: their logs were copied."""
         host = self.reach.host(self.book.check, None)
         try:
             ended = [state.name for state in host.units() if state.phase == UnitPhase.ENDED]
             with self.worker.database.read() as session:
-                known = experiments.known(session, [number for name in ended if (number := experiment_of(name)) is not None])
+                kept = experiments.kept(session, [number for name in ended if (number := experiment_of(name)) is not None])
             for name in ended:
-                if self.config.units == "systemd" or experiment_of(name) not in known:
+                if self.config.units == "systemd" or experiment_of(name) not in kept:
                     host.forget_unit(name)
         except HostError as error:
             log.warning("the host could not be tidied", host=self.lease.host, why=str(error))

@@ -17,7 +17,7 @@ from service.domain.reasons import RULES, Reason
 from service.domain.status import ACTIVE, MOVES, Outcome, Status, StepName
 from service.store import events, hosts
 from service.store.hosts import Lease
-from service.store.tables import DependencyRow, ExperimentRow, HostRow, utc_now
+from service.store.tables import DependencyRow, ExperimentRow, HostRow, LogRow, utc_now
 
 _Other = aliased(ExperimentRow)
 
@@ -229,9 +229,11 @@ def cancel(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
     return row
 
 
-def known(session: Session, ids: Sequence[int]) -> set[int]:
-    """Those of the ids that exist."""
-    return {one for one in session.exec(select(ExperimentRow.id).where(col(ExperimentRow.id).in_(ids))).all() if one is not None}
+def kept(session: Session, ids: Sequence[int]) -> set[int]:
+    """Those of the ids that are not finished, or whose log is still kept: pruning takes it."""
+    logged = select(LogRow.id).where(LogRow.experiment_id == ExperimentRow.id).correlate(ExperimentRow).exists()
+    query = select(ExperimentRow.id).where(col(ExperimentRow.id).in_(ids), or_(col(ExperimentRow.status) != Status.FINISHED, logged))
+    return {one for one in session.exec(query).all() if one is not None}
 
 
 def status_of(session: Session, experiment_id: int) -> Status:

@@ -4,14 +4,13 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from sqlalchemy import text
 
 from service.domain.errors import ClaimLost, UsageError
 from service.domain.events import EventType
 from service.domain.reasons import RULES, Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
-from service.store import events, experiments, hosts, results, steps
+from service.store import events, experiments, hosts, results, retention, steps
 from service.store.database import Database
 from service.store.tables import HostRow, utc_now
 from tests.integration.workers.night import Night, claim, read, submit, take_over
@@ -324,20 +323,14 @@ def test_an_attempt_that_starts_nothing_copies_no_log_of_the_one_before(database
         assert [piece.attempt for piece in steps.log_after(session, 1)] == [1]
 
 
-def test_what_is_kept_of_units_goes_with_their_experiments(database: Database, night: Night) -> None:
+def test_what_is_kept_of_units_goes_with_what_was_pruned(database: Database, night: Night) -> None:
+    night.meanwhile = lambda spec, look: (night.host.say(f"expctl-{len(night.measured)}-{spec.name}", "a line"), look())[0]
     submit(database, "a")
     submit(database, "b")
     night.work()
     assert sorted(night.host.states) == ["expctl-1-a", "expctl-2-b"]
-    forget = (
-        "DELETE FROM requests WHERE bench_phase_id IN (SELECT id FROM bench_phases WHERE experiment_id = 1)",
-        "DELETE FROM bench_phases WHERE experiment_id = 1",
-        "DELETE FROM steps WHERE experiment_id = 1",
-        "DELETE FROM experiments WHERE id = 1",
-    )
     with database.write() as session:
-        for statement in forget:
-            session.execute(text(statement))
+        retention.prune(session, [1])
     submit(database, "c")
     night.work()
     assert sorted(night.host.states) == ["expctl-2-b", "expctl-3-c"]
