@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 
 from service.domain.host_config import HostConfig
 from service.domain.reasons import RULES, Reason
-from workers.hosts.base import Host, HostError, ProductionHost
+from workers.hosts.base import Host, HostError, ProductionHost, UnitPhase
 from workers.hosts.helper.assemble import assemble
 from workers.hosts.helper_client import PROTOCOL, Helper
+from workers.hosts.systemd import state_of
 from workers.reaching import Reach, headers_of
 from workers.serving import survey
 
@@ -64,7 +65,9 @@ class Checks:
         self._try("clock", self._clock)
         if not self._try("host helper", self._helper_answers):
             return self.found
-        self._try("claim", self._nobody_else)
+        if not self._try("claim", self._nobody_else):
+            # What follows would listen on the port that somebody else's engine is about to take.
+            return self.found
         for unit in self.config.park:
             self._try(f"production unit {unit}", partial(self._unit, unit))
         self._try("who runs experiments", self._users)
@@ -126,10 +129,14 @@ class Checks:
         return True, f"version {said.get('version')}, systemd {said.get('systemd')}, Python {said.get('python')}", ""
 
     def _nobody_else(self) -> tuple[bool, str, str]:
-        holder = self._helper().ask("hello").get("holder")
+        helper = self._helper()
+        said = helper.ask("hello")
+        holder = said.get("holder")
         if holder and holder["service"] != self.reach.claim().service:
-            todo = "two installations cannot share a host: remove it from one of them"
-            return False, f"held by {holder['owner']} of installation {holder['service']} since {holder['since']}", todo
+            living = any(state_of(status).phase == UnitPhase.ACTIVE for status in helper.ask("units")["units"])
+            if said["armed"] or living:
+                todo = "two installations cannot share a host: remove it from one of them"
+                return False, f"held by {holder['owner']} of installation {holder['service']} since {holder['since']}", todo
         return True, "nobody else uses this host", ""
 
     def _unit(self, name: str) -> tuple[bool | None, str, str]:
