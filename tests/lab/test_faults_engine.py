@@ -111,7 +111,8 @@ def test_three_in_a_row_end_the_night(fleet: Fleet) -> None:
     assert (item["outcome"], item["reason"]) == ("failed", "no_progress"), item
     assert "5 s" in item["detail"]
 
-    fleet.at_step(late, "load")
+    # Not before its engine has bound the port: earlier, it would find the port taken, and end by itself.
+    wait_for(lambda: any(event["experiment_id"] == late for event in fleet.events("load.progress")), 60, "the load of `late` shows")
     other_server(host, 8001)
     item = fleet.ended(late)
     assert (item["outcome"], item["reason"]) == ("failed", "wrong_server_on_port"), item
