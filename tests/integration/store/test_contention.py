@@ -34,7 +34,7 @@ def test_many_processes_share_hosts_and_every_experiment_runs_once(database: Dat
     processes = [context.Process(target=contend, args=(database.url, HOSTS, number, tmp_path, start, queue)) for number in range(PROCESSES)]
     for process in processes:
         process.start()
-    reports = [queue.get(timeout=60) for _ in processes]
+    reports = [queue.get(timeout=180) for _ in processes]
     for process in processes:
         process.join(10)
     assert [wrong for report in reports for wrong in report.wrong] == []
