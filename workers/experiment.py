@@ -59,22 +59,11 @@ class Bench:
         host = self.reach.host(recorder.check_claim, self.config.dead_man + 120)
         try:
             ending = self._run(row, host, recorder)
-        except UsageError as error:
-            ending = Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
-            self._stop_unit_of(row, host, recorder)
-        except HostError as error:
-            ending = Ending(Outcome.FAILED, Reason(error.reason), error.evidence, error.evidence)
-            self._stop_unit_of(row, host, recorder)
         except (HandOver, ClaimLost, SQLAlchemyError):
             # Not this experiment's fault: it is adopted by whoever holds the host next.
             raise
-        except Exception as error:
-            # Our own mistake ends this experiment, not the night.
-            log.exception("unexpected error", experiment=row.id)
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            ending = Ending(
-                Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}"
-            )
+        except Exception as error:  # noqa: BLE001 - it becomes the ending of this experiment
+            ending = _ended_by(error, row)
             self._stop_unit_of(row, host, recorder)
         shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
         return None if self._write_ending(row, shown) else shown
@@ -140,3 +129,14 @@ class Bench:
             host.stop_unit(unit_name(row.id or 0, row.name))
         except HostError as error:
             log.warning("the unit could not be stopped", experiment=row.id, why=str(error))
+
+
+def _ended_by(error: Exception, row: ExperimentRow) -> Ending:
+    """What an error means that came before the steps, or from ourselves. Our own mistake ends this experiment, not the night."""
+    if isinstance(error, UsageError):
+        return Ending(Outcome.FAILED, Reason.BAD_ARGUMENTS, str(error), error.what)
+    if isinstance(error, HostError):
+        return Ending(Outcome.FAILED, Reason(error.reason), error.evidence, error.evidence)
+    log.error("unexpected error", experiment=row.id, exc_info=error)
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"{type(error).__name__}: {error}", f"{Path(where.filename).name}:{where.lineno}")

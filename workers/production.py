@@ -163,10 +163,9 @@ class Production:
 
     def _begin_restoring(self) -> float:
         """Since when it is tried, whoever began."""
-        self.book.note("restoring")
-        if self.book.parked().get("restoring_since") is None:
-            self.book.note(restoring_since=self.book.now())
-        return float(self.book.parked()["restoring_since"])
+        since = float(self.book.parked().get("restoring_since") or self.book.now())
+        self.book.note("restoring", restoring_since=since)
+        return since
 
     def _make_room(self) -> None:
         """End every unit of ours and give the GPUs a while. Whatever fails here, production is started all the same."""
@@ -210,16 +209,8 @@ class Production:
 
     def _unproven(self, units: list[Serving]) -> list[str]:
         """Units that run and do not answer with a token."""
-        while True:
-            self.book.check()
-            waiting = [(unit, serves(self.host, unit, self.headers)) for unit in units]
-            silent = [f"{unit.name}: {answer.detail}" for unit, answer in waiting if not answer.ready]
-            if not silent or self.host.running([unit.name for unit in units]) != tuple(unit.name for unit in units):
-                return silent
-            since = self.book.parked().get("restoring_since") or self.book.now()
-            if self.book.now() - since > self.config.restore_timeout:
-                return silent
-            self.book.wait(POLL_S)
+        answers = [(unit, serves(self.host, unit, self.headers)) for unit in units]
+        return [f"{unit.name}: {answer.detail}" for unit, answer in answers if not answer.ready]
 
     def _alarm(self, missing: list[str]) -> None:
         if self.book.parked().get("not_restored_at") is None:

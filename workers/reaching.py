@@ -13,6 +13,7 @@ from service.domain.host_config import HostConfig
 from service.domain.spec import Spec
 from service.store import hosts
 from service.store.hosts import Lease
+from workers.engines.apikey import bearer
 from workers.hosts.base import Host, ProductionHost, UnitSource
 from workers.hosts.helper_client import Claim
 from workers.hosts.patient import PatientHost
@@ -84,5 +85,4 @@ def forked_unit(spec: Spec, host: Host) -> UnitSource | None:
 def headers_of(config: HostConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """The API key of production as a header, where one is named."""
     reference = config.production_api_key
-    key = environ.get(reference.removeprefix("env:")) if reference else None
-    return {"Authorization": f"Bearer {key}"} if key else {}
+    return bearer(environ.get(reference.removeprefix("env:")) or None if reference else None)

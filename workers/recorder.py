@@ -19,7 +19,7 @@ from service.store.tables import StepRow, utc_now
 from workers.curfew import Curfew
 from workers.heart import Heart
 from workers.masking import Mask
-from workers.steps.base import Cancelled, HandOver, PhaseKind
+from workers.steps.base import Cancelled, PhaseKind
 
 STATUS_EVERY_S = 1.0
 """How often the status is read to see a cancel."""
@@ -82,11 +82,7 @@ class StoreRecorder:
 
     def check_claim(self) -> None:
         """See whether this worker is still the one, whatever becomes of the experiment."""
-        self._heart.tick()
-        if self._heart.lost.is_set():
-            raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
-        if self._stop.is_set():
-            raise HandOver
+        self._heart.check(self._stop)
 
     def check(self) -> None:
         """See whether to stop."""

@@ -19,7 +19,7 @@ from workers.curfew import Curfew
 from workers.deadman import DeadMan
 from workers.experiment import Bench
 from workers.heart import Heart
-from workers.hosts.base import DeadManFired, HostError, ProductionHost, UnitPhase
+from workers.hosts.base import DeadManFired, HostError, UnitPhase
 from workers.production import NotParked, Production
 from workers.reaching import Reach, headers_of
 from workers.reappeared import reappeared
@@ -164,14 +164,16 @@ class _Shift:
         if phase == "open":
             self._park_where_due()
         elif phase is None:
-            self._nothing_left("nothing left to do")
+            self.book.decide_closing("nothing left to do")
         else:
             self._idle()
         return None
 
     def _take(self, guests: bool | None) -> ExperimentRow | None:
         with self.worker.database.write() as session:
-            among = None if guests is not False else agenda.fitting(session, hosts.by_name(session, self.lease.host), datetime.now(UTC))
+            among = None
+            if guests is False:
+                among = list(agenda.fitting(session, hosts.by_name(session, self.lease.host), datetime.now(UTC)))
             taken = experiments.take_next(session, self.lease, self.book.shift_id, guests=guests, among=among)
             if taken is not None and guests is False:
                 shifts.note(session, self.lease, self.book.shift_id, idle_since=None)
@@ -187,10 +189,7 @@ class _Shift:
         if due:
             self._park()
         else:
-            self._nothing_left("nothing left to do")
-
-    def _nothing_left(self, why: str) -> None:
-        self.book.decide_closing(why)
+            self.book.decide_closing("nothing left to do")
 
     def _idle(self) -> None:
         """Parked, and nothing to run: production is given back unless more comes soon."""
@@ -205,11 +204,11 @@ class _Shift:
             waiting = bool(experiments.due(session, self.lease.host_id, guests=False, limit=1))
             shut = host.paused or host.blocked is not None
         if shut:
-            self._nothing_left("the host takes nothing new")
+            self.book.decide_closing("the host takes nothing new")
         elif guests:
-            self._nothing_left("an endpoint waits for production")
+            self.book.decide_closing("an endpoint waits for production")
         elif idle_s >= self.config.close_after:
-            self._nothing_left("what waits does not fit before the window closes" if waiting else "nothing left to do")
+            self.book.decide_closing("what waits does not fit before the window closes" if waiting else "nothing left to do")
         else:
             self.worker.stop.wait(IDLE_POLL_S)
 
@@ -245,7 +244,7 @@ class _Shift:
         return None if todo.guests or todo.active else ShiftOver(Reason.WINDOW_CLOSED, "nothing left to do")
 
     def _serving_again(self) -> ShiftOver | None:
-        over = reappeared(self._host(), self.config.park, self.book.parked().get("boot_id"))
+        over = reappeared(self.reach.production_host(self.book.check, None), self.config.park, self.book.parked().get("boot_id"))
         if over is not None and over.reason == Reason.HOST_REBOOTED:
             self.book.note(host_rebooted=over.detail)
         if over is not None and over.reason == Reason.PRODUCTION_STARTED_BY_HAND:
@@ -282,9 +281,6 @@ class _Shift:
         self.book.block(f"{why}; `expctl resume --host {self.lease.host}` when experiments may run again")
 
     # Production.
-
-    def _host(self) -> ProductionHost:
-        return self.reach.production_host(self.book.check, None)
 
     def _production(self, patience_s: float | None) -> Production:
         host = self.reach.production_host(self.book.check, patience_s)

@@ -12,7 +12,6 @@ from service.store import events, hosts, shifts
 from service.store.database import Database
 from service.store.hosts import Lease
 from workers.heart import Heart
-from workers.steps.base import HandOver
 
 
 class ShiftBook:
@@ -24,11 +23,9 @@ class ShiftBook:
 
     def check(self) -> None:
         """Raise HandOver or ClaimLost where there is cause."""
-        self._heart.tick()
-        if self._stop.is_set():
-            raise HandOver
+        self._heart.check(self._stop)
         with self._database.read() as session:
-            if self._heart.lost.is_set() or not hosts.holds(session, self._lease):
+            if not hosts.holds(session, self._lease):
                 raise ClaimLost(f"{self._lease.owner} no longer holds {self._lease.host}")
 
     def wait(self, seconds: float) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlmodel import Session, col, select
 
 from service.domain.host_config import HostConfig
+from service.domain.host_requests import RequestStatus
 from service.domain.status import ACTIVE
 from service.store import experiments, history, hosts, shifts
 from service.store.tables import ExperimentRow, HostRequestRow, HostRow
@@ -39,27 +41,27 @@ class Agenda:
 def of(session: Session, host: str, now: datetime) -> Agenda:
     """What waits on a host at `now`."""
     row = hosts.by_name(session, host)
-    asked = select(HostRequestRow.id).where(HostRequestRow.host_id == row.id, HostRequestRow.status != "finished")
+    asked = select(HostRequestRow.id).where(HostRequestRow.host_id == row.id, HostRequestRow.status != RequestStatus.FINISHED)
     active = select(ExperimentRow.id).where(ExperimentRow.host_id == row.id, col(ExperimentRow.status).in_(list(ACTIVE)))
     return Agenda(
         requests=session.exec(asked.limit(1)).first() is not None,
         shift_open=shifts.current(session, row.id or 0) is not None,
         active=session.exec(active.limit(1)).first() is not None,
         guests=bool(experiments.due(session, row.id or 0, guests=True, limit=1)),
-        units=may_open(row, now) and bool(fitting(session, row, now)),
+        units=may_open(row, now) and any(fitting(session, row, now)),
     )
 
 
-def fitting(session: Session, row: HostRow, now: datetime) -> list[int]:
+def fitting(session: Session, row: HostRow, now: datetime) -> Iterator[int]:
     """Ids of the due experiments that need the host for themselves and, by what earlier ones took, end before the curfew.
 
-    One without any history may try: it is cut and queued again where it does not end in time.
+    One without any history may try: it is cut and queued again where it does not end in time. Each costs a look into the
+    history, so whoever wants to know only whether there is one looks no further.
     """
-    waiting = experiments.due(session, row.id or 0, guests=False)
     end = curfew(session, row, now)
-    if end is None:
-        return [one.id or 0 for one in waiting]
-    return [one.id or 0 for one in waiting if now + timedelta(seconds=history.expected_s(session, one) or 0.0) < end]
+    for one in experiments.due(session, row.id or 0, guests=False):
+        if end is None or now + timedelta(seconds=history.expected_s(session, one) or 0.0) < end:
+            yield one.id or 0
 
 
 def may_open(row: HostRow, now: datetime) -> bool:

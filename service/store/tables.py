@@ -8,30 +8,14 @@ from typing import Any
 from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Float, Index, MetaData, Text, UniqueConstraint, false, text
 from sqlmodel import Field, SQLModel
 
-from service.store.database import UtcDateTime
+from service.store.columns import json_column, time_column
 
-NAMING = {
-    "ix": "ix_%(column_0_label)s",
-    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-    "ck": "ck_%(table_name)s_%(constraint_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
-SQLModel.metadata.naming_convention = NAMING
 metadata: MetaData = SQLModel.metadata
 
 
 def utc_now() -> datetime:
     """Now, aware."""
     return datetime.now(UTC)
-
-
-def _time(*, nullable: bool = True) -> Any:
-    return Column(UtcDateTime(), nullable=nullable)
-
-
-def _json() -> Any:
-    return Column(JSON, nullable=False)
 
 
 class HostRow(SQLModel, table=True):
@@ -43,8 +27,8 @@ class HostRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     name: str
     transport: str = "local"
-    config: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
-    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    config: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
+    created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     blocked: str | None = Field(default=None, sa_column=Column(Text))
     """Why nothing may start here, in words; null when free."""
     lease_owner: str | None = None
@@ -60,7 +44,7 @@ class HostRow(SQLModel, table=True):
     """Who allowed one shift outside the window; used up when that shift closes."""
     give_back_by: str | None = None
     """Who wants production back at once; cleared when the shift has closed."""
-    unreachable_since: datetime | None = Field(default=None, sa_column=_time())
+    unreachable_since: datetime | None = Field(default=None, sa_column=time_column())
     report: dict[str, Any] = Field(default_factory=dict, sa_column=Column(JSON, nullable=False, server_default="{}"))
     """What the latest check found, and when."""
 
@@ -82,8 +66,8 @@ class ShiftRow(SQLModel, table=True):
 
     id: int | None = Field(default=None, primary_key=True)
     host_id: int = Field(foreign_key="hosts.id")
-    opened_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
-    closed_at: datetime | None = Field(default=None, sa_column=_time())
+    opened_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
+    closed_at: datetime | None = Field(default=None, sa_column=time_column())
     closing: str | None = None
     """Why it ends; set when that is decided, which is before production is back."""
     phase: str = Field(default="open", sa_column=Column(Text, nullable=False, server_default="open"))
@@ -92,7 +76,7 @@ class ShiftRow(SQLModel, table=True):
     """What was serving, what proves that it serves, and what became of it."""
     failures: list[str] = Field(default_factory=list, sa_column=Column(JSON, nullable=False, server_default="[]"))
     """Engine hashes of the failures in a row that count for a trip."""
-    idle_since: datetime | None = Field(default=None, sa_column=_time())
+    idle_since: datetime | None = Field(default=None, sa_column=time_column())
 
 
 class ExperimentRow(SQLModel, table=True):
@@ -129,7 +113,7 @@ class ExperimentRow(SQLModel, table=True):
     """The sentence behind the reason: figures, names."""
     evidence: str = Field(default="", sa_column=Column(Text, nullable=False))
     """The line a person would point at."""
-    spec: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    spec: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     spec_hash: str = Field(index=True)
     engine_hash: str
     bench_hash: str
@@ -137,23 +121,23 @@ class ExperimentRow(SQLModel, table=True):
     priority: int = 0
     rank: float = Field(default=0.0, sa_column=Column(Float, nullable=False, server_default="0"))
     """Place among those of the same priority; grows with the id unless somebody moved it."""
-    not_before: datetime | None = Field(default=None, sa_column=_time())
+    not_before: datetime | None = Field(default=None, sa_column=time_column())
     held_because: str | None = Field(default=None, sa_column=Column(Text))
     retry_of: int | None = None
     """The experiment that this one tries again."""
     baseline_id: int | None = Field(default=None, foreign_key="experiments.id")
-    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
-    started_at: datetime | None = Field(default=None, sa_column=_time())
-    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
+    started_at: datetime | None = Field(default=None, sa_column=time_column())
+    finished_at: datetime | None = Field(default=None, sa_column=time_column())
     attempt: int = 1
     shift_id: int | None = Field(default=None, foreign_key="shifts.id")
     fence: int | None = None
     """The fence of the claim that works on it."""
     recoveries: int = 0
     """How often another worker took it over."""
-    progress: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    progress: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     """Latest load or bench progress, for whoever looks."""
-    facts: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    facts: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     """Provenance: versions, argv, GPUs, client lag."""
 
 
@@ -171,14 +155,14 @@ class HostRequestRow(SQLModel, table=True):
     host_id: int = Field(foreign_key="hosts.id")
     kind: str
     """check, trust, install, rehearse."""
-    args: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    args: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     status: str = "queued"
     ok: bool | None = None
-    answer: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    answer: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     created_by: str
-    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
-    started_at: datetime | None = Field(default=None, sa_column=_time())
-    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
+    started_at: datetime | None = Field(default=None, sa_column=time_column())
+    finished_at: datetime | None = Field(default=None, sa_column=time_column())
     fence: int | None = None
 
 
@@ -218,7 +202,7 @@ class IdempotencyRow(SQLModel, table=True):
 
     key: str = Field(primary_key=True)
     body_hash: str
-    created_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     status: int | None = None
     """Null while the first request is still being answered."""
     answer: Any = Field(default=None, sa_column=Column(JSON))
@@ -234,12 +218,12 @@ class StepRow(SQLModel, table=True):
     experiment_id: int = Field(foreign_key="experiments.id")
     attempt: int
     name: str
-    started_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
-    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    started_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
+    finished_at: datetime | None = Field(default=None, sa_column=time_column())
     unit: str | None = None
     invocation_id: str | None = None
     cursor: str | None = None
-    evidence: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    evidence: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
 
 
 class BenchPhaseRow(SQLModel, table=True):
@@ -259,11 +243,11 @@ class BenchPhaseRow(SQLModel, table=True):
     """Which load of this configuration."""
     kind: str
     concurrency: int
-    started_at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
-    finished_at: datetime | None = Field(default=None, sa_column=_time())
+    started_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
+    finished_at: datetime | None = Field(default=None, sa_column=time_column())
     superseded: bool = False
     """Cut before it ended; its rows stay but count for nothing."""
-    summary: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    summary: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
 
 
 class RequestRow(SQLModel, table=True):
@@ -290,13 +274,13 @@ class RequestRow(SQLModel, table=True):
     tokens_from: str | None = None
     estimated_tokens: int | None = None
     tps: float | None = None
-    itl_ms: list[float] = Field(default_factory=list, sa_column=_json())
+    itl_ms: list[float] = Field(default_factory=list, sa_column=json_column())
     text: str = Field(default="", sa_column=Column(Text, nullable=False))
     reasoning_text: str = Field(default="", sa_column=Column(Text, nullable=False))
-    tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_column=_json())
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_column=json_column())
     error_code: int | None = None
     error_message: str | None = Field(default=None, sa_column=Column(Text))
-    warnings: list[str] = Field(default_factory=list, sa_column=_json())
+    warnings: list[str] = Field(default_factory=list, sa_column=json_column())
 
 
 class SpeculationRow(SQLModel, table=True):
@@ -318,9 +302,9 @@ class SpeculationRow(SQLModel, table=True):
     per_position_acceptance: list[float] | None = Field(default=None, sa_column=Column(JSON))
     effective_tokens_per_step: float | None = None
     draft_coverage: float | None = None
-    per_engine: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    per_engine: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     comparable: bool = True
-    warnings: list[str] = Field(default_factory=list, sa_column=_json())
+    warnings: list[str] = Field(default_factory=list, sa_column=json_column())
 
 
 class EventRow(SQLModel, table=True):
@@ -330,12 +314,12 @@ class EventRow(SQLModel, table=True):
     __table_args__ = (Index("ix_events_experiment", "experiment_id", "id"), {"sqlite_autoincrement": True})
 
     id: int | None = Field(default=None, primary_key=True)
-    at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     type: str
     actor: str
     host: str | None = None
     experiment_id: int | None = Field(default=None, foreign_key="experiments.id")
-    data: dict[str, Any] = Field(default_factory=dict, sa_column=_json())
+    data: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
 
 
 class LogRow(SQLModel, table=True):
@@ -348,5 +332,5 @@ class LogRow(SQLModel, table=True):
     experiment_id: int = Field(foreign_key="experiments.id")
     attempt: int
     step: str
-    at: datetime = Field(default_factory=utc_now, sa_column=_time(nullable=False))
+    at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     text: str = Field(sa_column=Column(Text, nullable=False))
