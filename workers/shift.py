@@ -95,7 +95,9 @@ class _Shift:
     def begin(cls, worker: Worker, lease: Lease, config: HostConfig, heart: Heart, reach: Reach, dead_man: DeadMan) -> None:
         """Answer what was asked, then work where there is something to do."""
         asked = Requests(worker.database, lease, config, worker.environ, reach)
-        rehearsal = _answer(asked, None)
+        with worker.database.read() as session:
+            found = shifts.current(session, lease.host_id)
+        rehearsal = _answer(asked, None if found is None or found.closing == REHEARSAL else "a shift is open")
         with worker.database.read() as session:
             todo = agenda.of(session, lease.host, datetime.now(UTC))
         if not (todo.shift_open or todo.active or todo.guests or todo.units or rehearsal):
@@ -130,11 +132,10 @@ class _Shift:
     def _rehearse(self, request: HostRequestRow) -> None:
         """Park and give back by daylight, to know that it works and how long it takes."""
         if self.book.closing() is None:
-            self._park()
+            # Decided before anything is stopped: whoever takes it up after us gives back, and runs nothing.
             self.book.decide_closing(REHEARSAL)
-        closing = self.book.closing() or REHEARSAL
-        parked = self.book.parked()
-        if not self._close(closing):
+            self._park()
+        if not self._close(REHEARSAL):
             return
         known = self.book.parked()
         away, after = known.get("away_s"), known.get("restored_after_s")
@@ -142,13 +143,13 @@ class _Shift:
             {
                 "name": "survey",
                 "seconds": None,
-                "detail": "; ".join(f"{unit['name']}: {unit['detail']}" for unit in parked.get("units", [])),
+                "detail": "; ".join(f"{unit['name']}: {unit['detail']}" for unit in known.get("units", [])),
             },
             {"name": "restore", "seconds": after, "detail": known.get("not_clean") or "every unit answered with a token"},
         ]
-        done = closing == REHEARSAL and away is not None
-        error = {} if done else {"error": closing, "remedy": f"see `expctl host show {self.lease.host}`"}
-        self.asked.put(request, Answer(done, {"steps": steps, "downtime_s": away, **error}))
+        failed = known.get("not_parked") or ("" if known.get("parked_at") else "it was cut before production was parked")
+        error = {"error": failed, "remedy": f"see `expctl host show {self.lease.host}`"} if failed else {}
+        self.asked.put(request, Answer(not failed, {"steps": steps, "downtime_s": away, **error}))
 
     # What to do next.
 
@@ -292,13 +293,14 @@ class _Shift:
             self._production(None).park()
         except DeadManFired as fired:
             # A worker died while it parked, and nobody came in time. That is mended, and no reason to keep the host shut.
+            self.book.note(not_parked=fired.story)
             self.book.decide_closing(fired.story)
         except NotParked as failed:
             log.warning("production could not be parked", host=self.lease.host, why=str(failed))
             self._block(f"production could not be parked: {failed.reason}: {failed.detail}")
-            if not failed.touched:
-                self.book.note("open")
-            self.book.decide_closing(f"production could not be parked: {failed.detail}")
+            why = f"production could not be parked: {failed.detail}"
+            self.book.note(None if failed.touched else "open", not_parked=why)
+            self.book.decide_closing(why)
 
     def _close(self, why: str) -> bool:
         """Whether it could be closed: not before production is back."""
