@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from service.api.app import create_app
 from service.store.database import Database
+from tests.acceptance.conftest import Services
 from tests.acceptance.service import Service
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -23,9 +26,18 @@ def routes() -> list[tuple[str, str]]:
     return [(method, path) for path, item in paths.items() for method in item if not path.endswith(("/v1/events", "/logs/stream"))]
 
 
+@pytest.fixture(scope="session")
+def fuzzed(tmp_path_factory: pytest.TempPathFactory, services: Services) -> Iterator[Service]:
+    """A service that nobody else uses: what is sent here adds hosts and changes their settings."""
+    made = services.start(tmp_path_factory.mktemp("fuzzed"), {})
+    assert made.cli("pause").returncode == 0
+    yield made
+    services.end(made)
+
+
 @pytest.mark.parametrize(("method", "path"), routes())
-def test_every_route(shared: Service, method: str, path: str) -> None:
-    document = schemathesis.openapi.from_url(f"{shared.url}/openapi.json")
+def test_every_route(fuzzed: Service, method: str, path: str) -> None:
+    document = schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
     operation = document[path][method.upper()]
 
     @given(case=operation.as_strategy())
