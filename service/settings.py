@@ -19,6 +19,12 @@ class Settings(BaseSettings):
     """Database, engine logs and unit records of the embedded service."""
     database_url: str = ""
     """Empty: SQLite in the data folder."""
+    broker_url: str = ""
+    """Redis, for wake-ups. Empty: embedded, workers look into the database themselves."""
+    base_url: str = ""
+    """Where people reach the service: the beginning of the links in messages. Empty: no links."""
+    notify_allow: str = ""
+    """Hosts that messages may go to, separated by commas; `*.example.org` and `10.0.0.0/8` are understood."""
     lease_s: float = Field(default=60.0, ge=1.0, le=3600.0)
     """How long a worker that has fallen silent keeps its host, seconds. It beats four times as often."""
     server: str = "http://127.0.0.1:8700"

@@ -49,6 +49,13 @@ class EventType(StrEnum):
     WORKER_SILENT = "worker.silent"
     WORKER_BACK = "worker.back"
     DELIVERY_FAILED = "delivery.failed"
+    DELIVERY_REPLAYED = "delivery.replayed"
+    NOTIFIER_ADDED = "notifier.added"
+    NOTIFIER_CHANGED = "notifier.changed"
+    NOTIFIER_REMOVED = "notifier.removed"
+    NOTIFIER_DISABLED = "notifier.disabled"
+    TOKEN_CREATED = "token.created"  # noqa: S105 - a name
+    TOKEN_REVOKED = "token.revoked"  # noqa: S105 - a name
 
 
 class Event(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import JSON, Column
@@ -17,6 +18,11 @@ SQLModel.metadata.naming_convention = {
     "pk": "pk_%(table_name)s",
 }
 """Set before the first table is made. A constraint without a name cannot be dropped by a migration."""
+
+
+def utc_now() -> datetime:
+    """Now, aware."""
+    return datetime.now(UTC)
 
 
 def time_column(*, nullable: bool = True) -> Any:
