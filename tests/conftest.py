@@ -11,6 +11,12 @@ import pytest
 from service.store import migrate
 from service.store.database import Database
 from tests.databases import PostgresServer, start_postgres
+from tests.redis import RedisServer
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which database the services of the acceptance tests stand on."""
+    parser.addoption("--service-on", choices=["sqlite", "postgresql", "both"], default="both", help="database of running services")
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +62,11 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Databas
     yield made
     made.close()
     server.drop(name)
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    """A Redis of the test's own; it may be stopped, emptied and started again."""
+    server = RedisServer().start()
+    yield server
+    server.end()

@@ -1,7 +1,7 @@
 """Running embedded services. Starting one costs seconds, so tests that leave it healthy share it.
 
-Every test that uses a service runs on both databases, unless it says why not. All tests of one database are run in a row, so that no
-more services live at once than needed.
+Every test that uses a service runs on both databases, unless it says why not: `--service-on` picks, so that a quick run is content
+with one. All tests of one database are run in a row, so that no more services live at once than needed.
 """
 
 from __future__ import annotations
@@ -49,12 +49,26 @@ class Services:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The demo first: it waits for a minute, and whoever begins it last keeps all others waiting."""
     items.sort(key=lambda item: item.path.name != "test_demo.py")
+    if config.getoption("--service-on") == "postgresql":
+        # What uses no service has had its turn with the other database.
+        others = [item for item in items if "services" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
-@pytest.fixture(scope="session", params=["sqlite", "postgresql"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that uses a service runs on each kind of database that was asked for, unless it names its own."""
+    named = any("services" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
+    if "services" in metafunc.fixturenames and not named:
+        asked = metafunc.config.getoption("--service-on")
+        kinds = ["sqlite", "postgresql"] if asked == "both" else [asked]
+        metafunc.parametrize("services", kinds, indirect=True, scope="session")
+
+
+@pytest.fixture(scope="session")
 def services(request: pytest.FixtureRequest) -> Services:
     """Services on each kind of database."""
     return Services(None if request.param == "sqlite" else request.getfixturevalue("postgres"))

@@ -42,7 +42,7 @@ class FakeService:
         handler.rfile.read(int(handler.headers.get("content-length") or 0))
         path = urlsplit(handler.path).path
         if path.endswith(("/logs/stream", "/v1/events")):
-            self._stream(handler)
+            self._stream(handler, path)
             return
         found = self.answers.get(f"{handler.command} {path}")
         status, body = found if isinstance(found, tuple) else (200, found)
@@ -57,12 +57,13 @@ class FakeService:
         handler.end_headers()
         handler.wfile.write(data)
 
-    def _stream(self, handler: BaseHTTPRequestHandler) -> None:
+    def _stream(self, handler: BaseHTTPRequestHandler, path: str) -> None:
         handler.send_response(200)
         handler.send_header("content-type", "text/event-stream")
         handler.end_headers()
         piece = json.dumps({"id": 1, "step": "load", "text": "loading"})
-        handler.wfile.write(f"id: 1\nevent: log\ndata: {piece}\n\n".encode())
+        said = ": nothing happens\n\n" if path.endswith("/events") else f"id: 1\nevent: log\ndata: {piece}\n\n"
+        handler.wfile.write(said.encode())
         self.over.wait()
 
 
