@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import httpx
 
+from expctl import credentials
 from expctl.addresses import segment, without_credentials
 from service.domain import errors
 
@@ -23,6 +24,9 @@ NOT_READY = 503
 PATIENCE_S = 60.0
 """How long a service may be away while something follows it: a restart, an upgrade."""
 
+THROTTLED_S = 20.0
+"""How long a command waits altogether for its turn, where it asks for more than its token may in a short time."""
+
 Json = dict[str, Any]
 
 _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
@@ -32,6 +36,8 @@ _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
         errors.UsageError,
         errors.TooLarge,
         errors.NotSignedIn,
+        errors.Forbidden,
+        errors.Throttled,
         errors.NotFound,
         errors.NotReady,
         errors.Conflict,
@@ -43,9 +49,11 @@ _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
 class Client:
     """One expctl service. Every method raises a `service.domain.errors.ExpctlError` or gives the API's answer."""
 
-    def __init__(self, server: str | None = None, timeout_s: float = 30.0) -> None:
+    def __init__(self, server: str | None = None, timeout_s: float = 30.0, *, signed_in: bool = True, token: str = "") -> None:
         given = (server or os.environ.get("EXPCTL_SERVER") or DEFAULT_SERVER).rstrip("/")
         self.server, authorization = without_credentials(given)
+        if signed_in and authorization is None and (known := token or credentials.token()):
+            authorization = f"Bearer {known}"
         self.patience_s = 0.0
         """How long a reading may wait for a service that is away; PATIENCE_S for what follows something for hours."""
         headers = {"X-Expctl-User": _user()} | ({"Authorization": authorization} if authorization else {})
@@ -66,15 +74,20 @@ class Client:
         self._http.close()
 
     def _call(self, method: str, path: str, **kwargs: Any) -> Any:
-        """One answer. A reading is asked for again while patience lasts; a change never is."""
-        deadline = time.monotonic() + (self.patience_s if method == "GET" else 0.0)
+        """One answer. A reading is asked for again while patience lasts; a change only where the service said that it came too early."""
+        started = time.monotonic()
         while True:
             try:
                 return self._once(method, path, **kwargs)
             except errors.Unavailable:
-                if time.monotonic() >= deadline:
+                if method != "GET" or time.monotonic() - started >= self.patience_s:
                     raise
-            time.sleep(0.5)
+                pause_s = 0.5
+            except errors.Throttled as error:
+                pause_s = error.retry_after_s
+                if time.monotonic() + pause_s - started > THROTTLED_S:
+                    raise
+            time.sleep(pause_s)
 
     def _once(self, method: str, path: str, *, also: Sequence[int] = (), **kwargs: Any) -> Any:
         """One answer; `also`: statuses that are no success and are answers all the same."""
@@ -241,4 +254,7 @@ def _problem(response: httpx.Response) -> errors.ExpctlError:
     if not isinstance(body, dict):
         return _stranger(response)
     cls = _BY_SLUG.get(str(body.get("reason")), errors.ExpctlError)
-    return cls(str(body.get("title", response.status_code)), str(body.get("detail") or ""), str(body.get("todo") or ""))
+    error = cls(str(body.get("title", response.status_code)), str(body.get("detail") or ""), str(body.get("todo") or ""))
+    if isinstance(error, errors.Throttled):
+        error.retry_after_s = float(min(int(after), 3600)) if (after := response.headers.get("retry-after", "")).isdecimal() else 1.0
+    return error

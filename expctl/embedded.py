@@ -4,36 +4,61 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import socket
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from expctl.child import Child, Leash, fork
+from expctl.child import STOPPING, Child, Leash, fork
 from expctl.client import Client
-from expctl.serve import preload, register_hosts, run_api, run_steward, run_worker, upgrade_database
+from expctl.serve import host_names, preload, register_hosts, run_api, run_steward, run_worker, upgrade_database
 from service.domain.errors import Conflict, Unavailable
 from service.settings import Settings
 
 READY_S = 60.0
 GRACE_S = 10.0
+TEND_S = 0.2
+ROSTER_S = 2.0
+"""How soon a host that was added gets its worker."""
 LOOPBACK = "127.0.0.1"
+
+
+class Asked:
+    """Whether TERM or INT has come. Without a thread, since `up` forks, and without a lock, which a handler could find held."""
+
+    def __init__(self) -> None:
+        self._come = False
+        for number in STOPPING:
+            signal.signal(number, self._note)
+
+    def _note(self, *_: object) -> None:
+        self._come = True
+
+    def wait(self, seconds: float) -> bool:
+        """True once it has; False after so long."""
+        if not self._come:
+            time.sleep(seconds)
+        return self._come
 
 
 @dataclass
 class Embedded:
-    """`with Embedded(settings, port, hosts) as service:` runs API, a worker a host, and a steward."""
+    """`with Embedded(settings, port, hosts) as service:` runs API, a steward, and a worker for each host."""
 
     settings: Settings
     port: int
     hosts: dict[str, dict[str, Any]]
     """Name -> settings of each host to register."""
+    only_these: bool = True
+    """No worker for any other host, whoever adds it."""
     _children: list[Child] = field(default_factory=list)
+    _workers: dict[str, Child] = field(default_factory=dict)
+    _roster_due: float = 0.0
     _leash: Leash | None = None
     _lock: IO[str] | None = None
 
@@ -48,16 +73,17 @@ class Embedded:
         self._port_must_be_free()
         upgrade_database(self.settings)
         register_hosts(self.settings, self.hosts)
-        preload()
+        preload(self.settings)
         self._leash = Leash()
         self._children = [
-            self._child("api", "api", lambda: run_api(self.settings, LOOPBACK, self.port)),
+            self._child("api", "api", lambda: run_api(self.settings, LOOPBACK, self.port, embedded=True)),
             self._child("steward", "steward", lambda: run_steward(self.settings)),
-            *(self._child("worker", f"worker-{name}", partial(run_worker, self.settings, name)) for name in self.hosts),
         ]
         try:
             for child in self._children:
                 child.start()
+            self._man(self.hosts)
+            self._call_the_roster()
             self._wait_ready()
         except BaseException:
             self.__exit__(None, None, None)
@@ -105,7 +131,7 @@ class Embedded:
 
     def _wait_ready(self) -> None:
         deadline = time.monotonic() + READY_S
-        with Client(self.url) as client:
+        with Client(self.url, signed_in=False) as client:
             while not client.ready():
                 api = self._children[0].process
                 if time.monotonic() > deadline or (api is not None and not api.is_alive()):
@@ -113,14 +139,29 @@ class Embedded:
                     raise Unavailable(f"the API did not start on port {self.port}", why, "is the port taken? try --port")
                 time.sleep(0.05)
 
-    def supervise(self, stop: threading.Event) -> None:
-        """Start again whatever ends by itself, until `stop` is set."""
-        while not stop.wait(0.2):
-            for child in self._children:
+    def _man(self, names: Iterable[str]) -> None:
+        """A worker for each of these hosts that has none."""
+        for name in names:
+            if name not in self._workers:
+                self._workers[name] = self._child("worker", f"worker-{name}", partial(run_worker, self.settings, name))
+                self._workers[name].start()
+
+    def _call_the_roster(self) -> None:
+        """Give every registered host its worker. Between two looks there is no connection, so that forking is safe."""
+        if self.only_these or time.monotonic() < self._roster_due:
+            return
+        self._man(host_names(self.settings) or ())
+        self._roster_due = time.monotonic() + ROSTER_S
+
+    def supervise(self, stop: Asked) -> None:
+        """Start again whatever ends by itself, and a worker for whatever host is added, until `stop`."""
+        while not stop.wait(TEND_S):
+            for child in (*self._children, *self._workers.values()):
                 child.tend()
+            self._call_the_roster()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        living = [child.process for child in self._children if child.process is not None]
+        living = [child.process for child in (*self._children, *self._workers.values()) if child.process is not None]
         for process in living:
             process.terminate()
         deadline = time.monotonic() + GRACE_S
@@ -129,7 +170,7 @@ class Embedded:
             if process.is_alive():
                 process.kill()
                 process.join()
-        self._children = []
+        self._children, self._workers = [], {}
         if self._leash is not None:
             self._leash.close()
         if self._lock is not None:

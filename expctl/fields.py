@@ -11,15 +11,30 @@ from service.domain.errors import UsageError
 EXPERIMENT = (
     "id", "group_id", "name", "host", "created_by", "status", "step", "outcome", "reason", "reason_class", "status_text",
     "where_text", "detail", "evidence", "remedy", "spec", "spec_hash", "engine_hash", "bench_hash", "created_at", "started_at",
-    "finished_at", "eta", "attempt", "priority", "not_before", "retry_of", "after", "baseline_id", "progress", "facts", "events_url",
+    "finished_at", "eta", "eta_p90", "starts_at", "eta_text", "attempt", "priority", "not_before", "retry_of",
+    "after", "baseline_id", "progress", "facts", "events_url",
 )  # fmt: skip
 DETAIL = (*EXPERIMENT, "steps")
 HOST = (
-    "name", "transport", "simulated", "busy", "worker", "worker_silent", "blocked", "paused", "config", "shift_text", "needs_person",
+    "name", "transport", "simulated", "busy", "worker", "worker_silent", "blocked", "paused", "config", "shift_text", "night_text",
+    "needs_person",
 )  # fmt: skip
 HOST_DETAIL = (*HOST, "created_at", "shift", "window", "open_by", "give_back_by", "unreachable_since", "report")
 HOST_REQUEST = (
     "id", "host", "kind", "args", "status", "ok", "answer", "created_by", "created_at", "started_at", "finished_at",
+)  # fmt: skip
+NOTIFIER = (
+    "name", "kind", "url", "events", "hosts", "default", "rotating", "disabled_at", "disabled_because", "pending", "dead", "created_by",
+    "created_at",
+)  # fmt: skip
+NOTIFIER_MADE = (*NOTIFIER, "secret")
+DELIVERY = (
+    "id", "notifier", "type", "headline", "experiment_id", "event_id", "message_id", "status", "ended_because", "attempts", "next_try",
+    "created_at", "delivered_at",
+)  # fmt: skip
+DELIVERY_DETAIL = (*DELIVERY, "message", "tries")
+TOKEN = (
+    "id", "name", "owner", "prefix", "scopes", "created_by", "created_at", "expires_at", "used_at", "revoked_at",
 )  # fmt: skip
 BASELINE = ("host", "served_model", "experiment_id", "name")
 RESULTS = ("experiment", "phases", "first_request")
@@ -53,6 +68,12 @@ OF_VERB = {
     "doctor": CHECK,
     "bench": BENCH,
     "db": ("migration",),
+    **dict.fromkeys(("notify list", "notify remove", "notify enable"), NOTIFIER),
+    **dict.fromkeys(("notify add", "notify rotate"), NOTIFIER_MADE),
+    "notify deliveries": DELIVERY,
+    **dict.fromkeys(("notify test", "notify replay"), DELIVERY_DETAIL),
+    "token create": (*TOKEN, "token"),
+    **dict.fromkeys(("token list", "token revoke"), TOKEN),
     "host list": HOST,
     **dict.fromkeys(("host add", "host show", "host give-back", "host open"), HOST_DETAIL),
     **dict.fromkeys(("host check", "host trust", "host install", "host rehearse"), HOST_REQUEST),

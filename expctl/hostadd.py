@@ -60,7 +60,7 @@ def add(
     if found["window"] and not time_zone:
         say(f"its window is meant in {found['window']['time_zone']}; --time-zone changes that")
     if name not in known:
-        say(f"next: expctl worker --host {name}      and then: expctl host check {name}")
+        say(f"next: expctl host check {name}      (`expctl up` has started its worker; a team's service: expctl worker --host {name})")
 
 
 def settings_of(plain: dict[str, Any], park: list[str], executables: list[str], hooks: dict[str, str | None]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from expctl.output import say
 
 POLL_S = 0.3
 UNTAKEN_S = 5.0
-"""A worker looks several times a second, so whoever has not taken a request up by then is not there, or is busy."""
+"""A worker looks every four seconds at the latest, so whoever has not taken a request up by then is not there, or is busy."""
 
 
 class TimeIsUp(Exception):

@@ -17,7 +17,7 @@ from service.domain.errors import ExpctlError
 VERBS: dict[str, dict[str, str]] = {
     "Run": {
         "demo": "run the main job on a simulated host and compare",
-        "up": "run the embedded service: API, one worker loop, SQLite",
+        "up": "run the embedded service: API, steward, a worker for each host",
         "submit": "queue the experiments of a file",
         "cancel": "end experiments, waiting or running",
         "retry": "queue a finished experiment again",
@@ -41,6 +41,8 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Manage": {
         "host": "add hosts, look at them, check them, give them back",
+        "notify": "who is told what: Slack, signed webhooks",
+        "token": "who may do what: tokens of a team's service",
         "prune": "remove the bulk of old experiments",
         "doctor": "what this machine and this service need",
     },

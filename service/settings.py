@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from platformdirs import user_data_path
 from pydantic import Field
@@ -27,6 +28,12 @@ class Settings(BaseSettings):
     """Hosts that messages may go to, separated by commas; `*.example.org` and `10.0.0.0/8` are understood."""
     lease_s: float = Field(default=60.0, ge=1.0, le=3600.0)
     """How long a worker that has fallen silent keeps its host, seconds. It beats four times as often."""
+    writes_per_minute: float = Field(default=600.0, ge=0.0)
+    """How often a token may change things, in each process of the API; a quarter of it at once. 0: no limit."""
+    streams: int = Field(default=20, ge=0)
+    """How many streams of events or logs a token may have open, in each process of the API. 0: no limit."""
+    log: Literal["logfmt", "json"] = "logfmt"
+    """How the processes write their logs."""
     server: str = "http://127.0.0.1:8700"
     """Where the command line finds the API."""
 

@@ -25,6 +25,7 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("EXPCTL_") and name != "EXPCTL_LAB_DIR":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")  # where a token may lie
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,12 @@ from urllib.parse import urlsplit
 from service.domain.host_config import HostConfig
 from service.domain.reasons import RULES, Reason
 from workers.hosts.base import Host, HostError, ProductionHost, UnitPhase
+from workers.hosts.drift import drift_of
 from workers.hosts.helper.assemble import assemble
 from workers.hosts.helper_client import PROTOCOL, Helper
 from workers.hosts.systemd import state_of
 from workers.reaching import Reach, headers_of
-from workers.serving import survey
+from workers.serving import hindrance, survey
 
 Check = dict[str, Any]
 
@@ -68,10 +69,9 @@ class Checks:
         if not self._try("claim", self._nobody_else):
             # What follows would listen on the port that somebody else's engine is about to take.
             return self.found
-        for unit in self.config.park:
-            self._try(f"production unit {unit}", partial(self._unit, unit))
+        fit = [self._try(f"production unit {unit}", partial(self._unit, unit)) for unit in self.config.park]
         self._try("who runs experiments", self._users)
-        if self.config.park:
+        if fit and all(fit):
             self._try("production serves", self._serves)
         self._gpus_and_ports()
         self._try("engine address", self._engine_address)
@@ -92,7 +92,7 @@ class Checks:
             ok, found, remedy = check()
         except HostError as error:
             rule = RULES[Reason(error.reason)]
-            self._add(name, False, f"{rule.sentence}: {error.evidence}", rule.remedy)
+            self._add(name, False, f"{rule.sentence}: {error.evidence}", rule.remedy.replace("NAME", self.name))
             return False
         self._add(name, ok, found, remedy)
         return ok is not False
@@ -117,7 +117,13 @@ class Checks:
         return abs(off) < SKEW_S, f"{off:+.1f} s from ours", "let both machines keep time by NTP: windows and logs are read by the clock"
 
     def _helper_answers(self) -> tuple[bool, str, str]:
-        said = self._helper().ask("hello")
+        try:
+            said = self._helper().ask("hello")
+        except HostError as error:
+            if error.reason != Reason.SUDO_PASSWORD_REQUIRED:
+                raise
+            todo = f"an admin has to do what `expctl host install {self.name}` prints, the line of sudoers included"
+            return False, f"sudo asks for a password, as it does where the helper is not installed yet: {error.evidence}", todo
         if said.get("protocol") != PROTOCOL:
             return False, f"protocol {said.get('protocol')}, this version speaks {PROTOCOL}", f"run `expctl host install {self.name}`"
         own = hashlib.sha256(assemble().encode()).hexdigest()
@@ -141,37 +147,46 @@ class Checks:
 
     def _unit(self, name: str) -> tuple[bool | None, str, str]:
         source = self._host().source(name)
-        show = source.properties
-        if show.get("LoadState") != "loaded":
-            return False, f"{show.get('LoadState', 'unknown')}", f"name units that exist: `expctl host add {self.name} --park UNIT`"
-        if show.get("NeedDaemonReload") == "yes":
-            return False, "it was edited and not reloaded", "run `systemctl daemon-reload`, and restart it if the change is meant"
-        if show.get("TriggeredBy"):
-            return False, f"it is started by {show['TriggeredBy']}", "parking it would not last: take the trigger away"
-        state = show.get("ActiveState", "unknown")
-        enabled = show.get("UnitFileState") or "unknown"
+        against = hindrance(source, self.config.park)
+        if against is not None:
+            return False, against.why, against.remedy
+        state = source.properties.get("ActiveState", "unknown")
+        enabled = source.properties.get("UnitFileState") or "unknown"
         if state != "active":
             return None, f"{state}, {enabled}", "what does not run is not parked, and not started afterwards"
+        drift = drift_of(source)
+        if drift is not None:
+            return None, f"{state}, {enabled}; {drift.text}", "restart it yourself if the change is meant; it is parked all the same"
         return True, f"{state}, {enabled}", ""
 
-    def _users(self) -> tuple[bool, str, str]:
+    def _users(self) -> tuple[bool | None, str, str]:
         """Forks run as production does, other experiments as `run_as`; the helper's config must allow each."""
         said, host = self._helper().ask("hello"), self._host()
-        users = {host.source(unit).properties.get("User") or "root" for unit in self.config.park} | {host.run_as or ""} - {""}
+        of_forks = [host.source(unit).properties.get("User") or "root" for unit in self.config.park]
+        users = {*of_forks, *([host.run_as] if host.run_as else [])}
         allowed = {*said["config"]["run_as"], *(["root"] if said["config"]["allow_root"] else [])}
         missing = sorted(users - allowed)
         if not missing or said["caller"]["root"]:
             return True, ", ".join(sorted(users or allowed)) or "root", ""
         todo = "allow_root in /etc/expctl-host.json allows it" if missing == ["root"] else f"run `expctl host install {self.name}`"
-        return False, f"its config does not let experiments run as {', '.join(missing)}", todo
+        found = f"its config does not let experiments run as {', '.join(missing)}"
+        if set(missing) <= set(of_forks[1:]) - {of_forks[0], host.run_as}:
+            # What is parked beside the engine, such as a gateway, is seldom forked.
+            return None, f"{found}; what is parked as them cannot be forked", todo
+        return False, found, todo
 
     def _serves(self) -> tuple[bool | None, str, str]:
         units = survey(self._host(), self.config, self.reach.address, headers_of(self.config, self.environ))
-        silent = [unit for unit in units if not unit.proven]
+        silent = [unit for unit in units if unit.base_url is not None and not unit.proven]
         if silent:
             todo = "set `--production-address`, or `--production-api-key env:NAME` where it wants a key"
+            variable = (self.config.production_api_key or "").removeprefix("env:")
+            if variable and not self.environ.get(variable):
+                todo = f"start the worker with {variable} in its environment: `--production-api-key` names it, and it is not set there"
             return False, "; ".join(f"{unit.name}: {unit.detail}" for unit in silent), todo
-        return (True if units else None), "; ".join(f"{unit.name}: {unit.detail}" for unit in units) or "nothing runs", ""
+        told = "; ".join(f"{unit.name}: {unit.detail}" for unit in units) or "nothing runs"
+        # Of a unit without an API that could be asked, running is all that is proven.
+        return (True if any(unit.proven for unit in units) else None), told, "set `--production-address` where it has an API"
 
     def _gpus(self) -> tuple[bool | None, str, str]:
         reading = self._any_host().gpus()

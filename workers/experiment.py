@@ -12,6 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.domain.engine_spec import EndpointEngine
 from service.domain.errors import ClaimLost, UsageError
 from service.domain.host_config import HostConfig
+from service.domain.masking import Mask
 from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome
@@ -25,7 +26,6 @@ from workers.engines.registry import make_engine
 from workers.heart import Heart
 from workers.hosts.base import Host, HostError
 from workers.hosts.commandof import command_of
-from workers.masking import Mask
 from workers.reaching import Reach, forked_unit
 from workers.recorder import StoreRecorder
 from workers.runner import Ending, run
@@ -52,6 +52,10 @@ class Bench:
 
     def work(self, row: ExperimentRow) -> Ending | None:
         """Take one experiment from here to its end. None where it was queued again."""
+        with structlog.contextvars.bound_contextvars(host=self.lease.host, experiment=row.id, step=row.step):
+            return self._work(row)
+
+    def _work(self, row: ExperimentRow) -> Ending | None:
         mask = Mask(self._secrets(row))
         recorder = StoreRecorder(
             self.worker.database, self.lease, self.heart, self.worker.stop, row.id or 0, row.attempt, mask, curfew=self.curfew

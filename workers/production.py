@@ -25,7 +25,10 @@ log = structlog.get_logger()
 
 POLL_S = 5.0
 GPU_PATIENCE_S = 120.0
-"""How long GPUs may take to become free before production is started all the same: it may manage, and waiting longer does not help."""
+"""How long memory that is on its way back may take before production is started all the same: started too early, a large model finds
+out only minutes into its load, and those are minutes that it does not serve."""
+LEAVING = frozenset({"D", "Z", "X"})
+"""States of a process that is about to be gone, once the driver has done with it."""
 SHOWN = 500
 
 
@@ -96,7 +99,8 @@ class Production:
         if living:
             raise NotParked(Reason.PRODUCTION_STARTED_BY_HAND, f"{', '.join(living)} was started while it was parked", touched=True)
         self.book.note("parked", parked_at=self.book.now())
-        self.book.emit(EventType.PRODUCTION_PARKED, units=names, proven={unit.name: unit.detail for unit in units})
+        warnings = {"warnings": told} if (told := [f"{unit.name}: {unit.warning}" for unit in units if unit.warning]) else {}
+        self.book.emit(EventType.PRODUCTION_PARKED, units=names, proven={unit.name: unit.detail for unit in units}, **warnings)
 
     def restore(self) -> None:
         """End what is ours, start what was parked, wait until it serves. Does not return before production is back.
@@ -139,9 +143,24 @@ class Production:
             raise NotParked(
                 Reason.ENGINE_UNRESPONSIVE, f"{why}. What is not proven to serve before could not be proven after", touched=False
             )
-        self._hook("before_park", self.config.hooks.before_park)
-        self.book.note("parking", units=[asdict(unit) for unit in units], boot_id=boot_id)
+        if self.config.hooks.before_park:
+            self.book.note(hooked=True)  # before it runs: whoever takes over has to undo it, however far it came
+            self._hook("before_park", self.config.hooks.before_park)
+        self.book.note("parking", units=[asdict(unit) for unit in units], boot_id=boot_id, bystanders=self._bystanders())
         return units
+
+    def _bystanders(self) -> list[int]:
+        """Processes that hold GPU memory while production serves: they have never kept it from starting."""
+        try:
+            return sorted({holder.pid for holder in self.host.gpus().holders})
+        except HostError:
+            return []
+
+    def leave_as_it_is(self) -> None:
+        """Production was not parked after all: undo what the hook did."""
+        if self.book.parked().get("hooked"):
+            self._after_restore()
+            self.book.note(hooked=False)
 
     def _hook(self, name: str, argv: list[str]) -> None:
         """NotParked where it does not end with 0."""
@@ -153,7 +172,7 @@ class Production:
                 argv, env=environ, stdin=subprocess.DEVNULL, capture_output=True, timeout=self.config.hooks.timeout, check=False
             )
             said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-SHOWN:]
-            failed = "" if done.returncode == 0 else f"ended with status {done.returncode}: {said}"
+            failed = "" if done.returncode == 0 else f"ended with status {done.returncode}{said and f': {said}'}"
         except subprocess.TimeoutExpired:
             failed = f"did not end within {self.config.hooks.timeout:.0f} s"
         except OSError as error:
@@ -179,23 +198,29 @@ class Production:
             trouble.append(error.evidence)
         deadline = self.book.now() + GPU_PATIENCE_S
         while not self.host.running([unit.name for unit in self._known()]):
-            held = self._held()
-            if not held:
-                break
-            if self.book.now() > deadline:
-                trouble.append(held)
+            leaving, staying = self._holders()
+            if not leaving or self.book.now() > deadline:
+                trouble += leaving + staying
                 break
             self.book.check()
             self.book.wait(1.0)
         if trouble:
             self.book.note(not_clean="; ".join(trouble))
 
-    def _held(self) -> str:
-        """Who holds GPUs, in words; empty where they are free, or where nothing can be known by waiting."""
+    def _holders(self) -> tuple[list[str], list[str]]:
+        """Who holds GPUs, in words: whose memory is on its way back, and who stays, so that waiting for him would help nobody.
+
+        Both empty where the GPUs are free, or where nothing can be known by waiting.
+        """
         reading = self.host.gpus()
-        if not reading.known or reading.no_gpus:
-            return ""
-        return ", ".join(f"pid {one.pid} {one.name or 'unknown'} of {one.owner or 'unknown'}" for one in reading.holders)
+        known = set(self.book.parked().get("bystanders", ()))
+        leaving: list[str] = []
+        staying: list[str] = []
+        for one in reading.holders if reading.known else ():
+            ours = one.name is None or one.state in LEAVING or (one.unit or "").startswith("expctl-")
+            place = leaving if ours and one.pid not in known else staying
+            place.append(f"pid {one.pid} {one.name or 'unknown'} of {one.owner or 'unknown'}")
+        return leaving, staying
 
     def _missing(self, units: list[Serving]) -> list[str]:
         """What does not serve yet, in words; starts what does not even run."""
@@ -240,6 +265,9 @@ class Production:
                 EventType.PRODUCTION_RESTORED,
                 units=[unit.name for unit in units], after_s=after_s, away_s=away_s, proof=proof, changed=changed, **extra,
             )  # fmt: skip
+        self._after_restore()
+
+    def _after_restore(self) -> None:
         try:
             self._hook("after_restore", self.config.hooks.after_restore)
         except NotParked as failed:

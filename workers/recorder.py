@@ -9,16 +9,17 @@ from typing import Any, Literal
 
 from service.domain.errors import ClaimLost
 from service.domain.events import EventType
+from service.domain.masking import Mask
 from service.domain.measurement import PhaseSummary, RequestResult
 from service.domain.speculation import Speculation
 from service.domain.status import Status, StepName
-from service.store import events, experiments, hosts, results, steps
+from service.store import durations, events, experiments, hosts, results, steps
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import StepRow, utc_now
 from workers.curfew import Curfew
 from workers.heart import Heart
-from workers.masking import Mask
+from workers.loadphases import LoadPhases
 from workers.steps.base import Cancelled, PhaseKind
 
 STATUS_EVERY_S = 1.0
@@ -44,6 +45,8 @@ class StoreRecorder:
         self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
         self._id, self._attempt = experiment_id, attempt
         self._step: StepRow | None = None
+        self._taken_up = False
+        self._phases = LoadPhases()
         self._cursor: str | None = None
         self._looked = float("-inf")
 
@@ -52,14 +55,19 @@ class StoreRecorder:
     def begin(self, name: StepName) -> None:
         """Begin a step or take it up again."""
         with self._database.write() as session:
+            self._taken_up = steps.find(session, self._id, self._attempt, name) is not None
             self._step = steps.begin(session, self._lease, self._id, self._attempt, name)
+            if name == StepName.LOAD:
+                self._phases = LoadPhases(experiments.get(session, self._id).progress if self._taken_up else None)
             found = [row.cursor for row in steps.every(session, self._id) if row.attempt == self._attempt and row.cursor]
         self._cursor = found[-1] if found else None
 
     def end(self) -> None:
-        """End the step that was begun."""
+        """End the step that was begun, and write down what it took."""
         with self._database.write() as session:
-            steps.end(session, self._lease, self._row.id or 0)
+            ended = steps.end(session, self._lease, self._row.id or 0)
+            if ended is not None:
+                durations.of_step(session, ended, taken_up=self._taken_up)
 
     def finished(self, name: StepName) -> bool:
         """Whether a step was done before."""
@@ -149,12 +157,13 @@ class StoreRecorder:
                 if piece.attempt == self._attempt:
                     yield from piece.text.split("\n")
 
-    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
+    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench", "stalled"]) -> None:
         """Show how far it is."""
         data = self._mask(data)
-        kind = EventType.LOAD_PROGRESS if event == "load" else EventType.BENCH_PROGRESS
+        kind = {"load": EventType.LOAD_PROGRESS, "bench": EventType.BENCH_PROGRESS, "stalled": EventType.LOAD_STALLED}[event]
         with self._database.write() as session:
-            experiments.note_progress(session, self._lease, self._id, data)
+            shown = data if event == "bench" else data | self._phases.see(data.get("phase"))
+            experiments.note_progress(session, self._lease, self._id, shown)
             events.emit(session, kind, f"worker:{self._lease.owner}", host=self._lease.host, experiment_id=self._id, data=data)
 
     def facts(self, data: dict[str, Any]) -> None:

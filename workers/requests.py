@@ -35,22 +35,17 @@ log = structlog.get_logger()
 CONFIG_PATH = "/etc/expctl-host.json"
 INSTALL = """set -eu
 umask 077
-new=$(mktemp /usr/local/sbin/.expctl-host.XXXXXX)
+path=$1 mode=$2
+new=$(mktemp "${path%/*}/.expctl-host.XXXXXX")
 trap 'rm -f "$new"' EXIT
 cat > "$new"
-chmod 0755 "$new"
+chmod "$mode" "$new"
 chown root:root "$new"
-"$new" --version > /dev/null
-mv -f "$new" /usr/local/sbin/expctl-host
+[ "$mode" != 0755 ] || "$new" --version > /dev/null
+mv -f "$new" "$path"
 trap - EXIT
 """
-WRITE_CONFIG = """set -eu
-umask 022
-new=$(mktemp /etc/.expctl-host.XXXXXX)
-cat > "$new"
-chmod 0644 "$new"
-mv -f "$new" /etc/expctl-host.json
-"""
+"""A file in the place of another, in one step; a program only once it has run."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +130,8 @@ class Requests:
         if self._run(["id", "-u"]).strip() != "0":
             why = f"the worker logs in as {user}, and only root may install it"
             return Answer(False, {**answer, "error": why, "remedy": "let an admin run the commands"})
-        self._run(["/bin/sh", "-c", INSTALL], text)
-        self._run(["/bin/sh", "-c", WRITE_CONFIG], config)
+        for path, mode, content in ((PATH, "0755", text), (CONFIG_PATH, "0644", config)):
+            self._run(["/bin/sh", "-c", INSTALL, "expctl-install", path, mode], content)
         return Answer(True, {**answer, "installed": True})
 
     def _users(self) -> list[str]:

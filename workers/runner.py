@@ -102,7 +102,8 @@ def _steps(ctx: StepContext, recorder: RunRecorder) -> Ending:
             continue
         recorder.begin(name)
         recorder.check()
-        log.info("step", experiment=ctx.experiment_id, step=name)
+        structlog.contextvars.bind_contextvars(step=name)
+        log.info("step")
         step(ctx)
         recorder.end()
     return Ending(Outcome.SUCCEEDED)

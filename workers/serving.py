@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from service.domain.host_config import HostConfig
@@ -12,6 +12,7 @@ from workers.engines.base import Readiness
 from workers.engines.readiness import probe
 from workers.hosts.base import Host, HostError, ProductionHost, UnitPhase, UnitSource
 from workers.hosts.commandof import shown_command
+from workers.hosts.drift import drift_of
 
 DEFAULT_PORTS = (("sglang", 30000), ("llama-server", 8080), ("vllm", 8000))
 """Program -> port where its command line names none."""
@@ -35,6 +36,8 @@ class Serving:
     proven: bool
     """A token came back before it was parked."""
     detail: str
+    warning: str = ""
+    """Why it may come back as something else than what serves; empty where nothing speaks for it."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Serving:
@@ -47,38 +50,66 @@ def survey(host: ProductionHost, config: HostConfig, address: str, headers: Mapp
     found = []
     for name in config.park:
         source = host.source(name)
-        _safe_to_park(source)
+        against = hindrance(source, config.park)
+        if against is not None:
+            raise HostError(Reason.STALE_UNIT_DEFINITION, f"{against.why}; {against.remedy}")
         if host.unit(name).phase == UnitPhase.ACTIVE:
             found.append(_look(host, config, address, headers, source))
     return found
 
 
-def _safe_to_park(source: UnitSource) -> None:
-    show = source.properties
+@dataclass(frozen=True)
+class Hindrance:
+    """Why a unit may not be parked, and what to do."""
+
+    why: str
+    remedy: str
+
+
+def hindrance(source: UnitSource, park: Sequence[str]) -> Hindrance | None:
+    """What speaks against parking a unit, `park` being all that is parked with it: that it would not come back, or not as it is."""
+    show, name = source.properties, source.name
     if show.get("LoadState") != "loaded":
-        raise HostError(
-            Reason.STALE_UNIT_DEFINITION, f"{source.name} is {show.get('LoadState') or 'unknown'}: there is no such unit to park"
-        )
+        return Hindrance(f"{name} is {show.get('LoadState') or 'unknown'}: there is no such unit", "name one that exists")
+    if show.get("Id") not in {None, "", name}:
+        return Hindrance(f"{name} is another name of {show['Id']}", f"park it by that: --park {show['Id']}")
     if show.get("NeedDaemonReload") == "yes":
-        why = f"{source.name} was edited and not reloaded: started again, it would not be what serves now. Run systemctl daemon-reload"
-        raise HostError(Reason.STALE_UNIT_DEFINITION, why)
+        why = f"{name} was edited and not reloaded: started again, it would not be what serves now"
+        return Hindrance(why, "run `systemctl daemon-reload`, and restart it if the change is meant")
     if show.get("TriggeredBy"):
-        why = f"{source.name} is started by {show['TriggeredBy']} as soon as somebody asks for it; parking it would not last"
-        raise HostError(Reason.STALE_UNIT_DEFINITION, why)
+        return Hindrance(f"{name} is started by {show['TriggeredBy']} as soon as somebody asks for it", "take the trigger away")
+    for able, setting in (("CanStart", "RefuseManualStart"), ("CanStop", "RefuseManualStop")):
+        if show.get(able) == "no":
+            return Hindrance(f"{name} has {setting}=yes: nobody could stop it and start it again", f"take {setting}= away")
+    return _not_as_it_is(source, park)
+
+
+def _not_as_it_is(source: UnitSource, park: Sequence[str]) -> Hindrance | None:
+    if source.missing:
+        return Hindrance(f"{source.name} would not start again without {', '.join(source.missing)}, which is gone", "put it back")
+    left = [unit for unit in source.taken_along if unit not in park]
+    if left:
+        why = f"systemd stops {', '.join(left)} with {source.name}, and would not start it again with it"
+        return Hindrance(why, f"park it too, after it: {' '.join(f'--park {unit}' for unit in (source.name, *left))}")
+    drift = drift_of(source)
+    if drift is not None and drift.proven:
+        return Hindrance(f"{source.name}: {drift.text}", "restart it yourself first, or undo the edit")
+    return None
 
 
 def _look(host: Host, config: HostConfig, address: str, headers: Mapping[str, str], source: UnitSource) -> Serving:
     port = _port(config, source)
     base = config.production_address or (f"{address}:{port}" if port else None)
-    made = Serving(source.name, source.sha256, source.live_argv, f"{base}/v1" if base else None, port, "", proven=False, detail="it runs")
+    drift = drift_of(source)
+    made = Serving(
+        source.name, source.sha256, source.live_argv, f"{base}/v1" if base else None, port, "", proven=False, detail="it runs",
+        warning="" if drift is None else drift.text,
+    )  # fmt: skip
     if made.base_url is None:
         return made
     answer = serves(host, made, headers)
     model = answer.models[0] if answer.models else ""
-    return Serving(
-        made.name, made.sha256, made.live_argv, made.base_url, port, model, proven=answer.ready,
-        detail=answer.detail if answer.ready else f"it did not serve: {answer.detail}",
-    )  # fmt: skip
+    return replace(made, model=model, proven=answer.ready, detail=answer.detail if answer.ready else f"it did not serve: {answer.detail}")
 
 
 def _port(config: HostConfig, source: UnitSource) -> int | None:

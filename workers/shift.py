@@ -174,7 +174,8 @@ class _Shift:
         with self.worker.database.write() as session:
             among = None
             if guests is False:
-                among = list(agenda.fitting(session, hosts.by_name(session, self.lease.host), datetime.now(UTC)))
+                # Nobody else writes before this one is taken, so the first of them is enough.
+                among = agenda.fitting(session, hosts.by_name(session, self.lease.host), datetime.now(UTC))[:1]
             taken = experiments.take_next(session, self.lease, self.book.shift_id, guests=guests, among=among)
             if taken is not None and guests is False:
                 shifts.note(session, self.lease, self.book.shift_id, idle_since=None)
@@ -314,6 +315,8 @@ class _Shift:
                 log.warning("production is not restored yet", host=self.lease.host, why=str(error))
                 self.worker.stop.wait(IDLE_POLL_S)
                 return False
+        elif self.config.park:
+            self._production(ALARM_EVERY_S).leave_as_it_is()
         self._tidy()
         with self.worker.database.write() as session:
             shifts.close(session, self.lease, self.book.shift_id, why)

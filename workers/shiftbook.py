@@ -6,11 +6,14 @@ import threading
 import time
 from typing import Any
 
+from sqlmodel import Session
+
 from service.domain.errors import ClaimLost
 from service.domain.events import EventType
-from service.store import events, hosts, shifts
+from service.store import durations, events, hosts, shifts
 from service.store.database import Database
 from service.store.hosts import Lease
+from service.store.tables import ShiftRow
 from workers.heart import Heart
 
 
@@ -20,6 +23,8 @@ class ShiftBook:
     def __init__(self, database: Database, lease: Lease, heart: Heart, stop: threading.Event, shift_id: int) -> None:
         self.shift_id = shift_id
         self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
+        self._began: dict[str, tuple[float, int]] = {}
+        """What this worker has begun itself: when by its own clock, and the latest event then."""
 
     def check(self) -> None:
         """Raise HandOver or ClaimLost where there is cause."""
@@ -60,8 +65,19 @@ class ShiftBook:
         """Write down how far parking or restoring is."""
         with self._database.write() as session:
             row = shifts.get(session, self.shift_id)
+            self._time(session, row, phase, parked)
             values: dict[str, Any] = {"parked": {**row.parked, **parked}}
             shifts.note(session, self._lease, self.shift_id, **values, **({"phase": phase} if phase else {}))
+
+    def _time(self, session: Session, row: ShiftRow, phase: str | None, parked: dict[str, Any]) -> None:
+        """Keep how long parking and restoring took, unless another worker had begun it."""
+        if phase in {"parking", "restoring"} and row.phase != phase:
+            self._began[phase] = (time.monotonic(), events.latest(session))
+        done = "parking" if phase == "parked" else "restoring" if "restored_at" in parked else ""
+        if done in self._began:
+            since, event = self._began.pop(done)
+            part = "park" if done == "parking" else "restore"
+            durations.of_shift(session, self._lease.host_id, self._lease.host, part, time.monotonic() - since, event)
 
     def emit(self, kind: EventType, **data: Any) -> None:
         """Tell what happened."""

@@ -1,4 +1,4 @@
-"""Who works, on what, and how it is asked to go."""
+"""Who works, on what, and how it is asked to look and to go."""
 
 from __future__ import annotations
 
@@ -21,3 +21,5 @@ class Worker:
     stop: threading.Event
     lease_s: float = LEASE_S
     heartbeat_s: float = HEARTBEAT_S
+    woken: threading.Event = field(default_factory=threading.Event)
+    """Look now. Whoever sets `stop` sets this too, so that a worker that waits goes at once."""

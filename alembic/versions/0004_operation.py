@@ -35,7 +35,7 @@ def upgrade() -> None:
         "durations",
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("host_id", sa.Integer(), nullable=False),
-        sa.Column("experiment_id", sa.Integer(), nullable=False),
+        sa.Column("experiment_id", sa.Integer(), nullable=True),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("part", sa.String(), nullable=False),
         sa.Column("seconds", sa.Float(), nullable=False),
@@ -43,15 +43,16 @@ def upgrade() -> None:
         sa.Column("engine_kind", sa.String(), nullable=False),
         sa.Column("served_model", sa.String(), nullable=False),
         sa.Column("bench_hash", sa.String(), nullable=False),
+        sa.Column("repeat", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(["experiment_id"], ["experiments.id"], name=op.f("fk_durations_experiment_id_experiments")),
         sa.ForeignKeyConstraint(["host_id"], ["hosts.id"], name=op.f("fk_durations_host_id_hosts")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_durations")),
         sqlite_autoincrement=True,
     )
-    op.create_index("ix_durations_engine", "durations", ["host_id", "part", "engine_hash", "id"])
+    op.create_index("ix_durations_engine", "durations", ["host_id", "part", "bench_hash", "engine_hash", "id"])
     op.create_index("ix_durations_experiment", "durations", ["experiment_id"])
-    op.create_index("ix_durations_kind", "durations", ["host_id", "part", "engine_kind", "id"])
-    op.create_index("ix_durations_model", "durations", ["host_id", "part", "served_model", "id"])
+    op.create_index("ix_durations_kind", "durations", ["host_id", "part", "bench_hash", "engine_kind", "id"])
+    op.create_index("ix_durations_model", "durations", ["host_id", "part", "bench_hash", "served_model", "id"])
 
 
 def downgrade() -> None:

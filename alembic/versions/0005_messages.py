@@ -23,6 +23,9 @@ def upgrade() -> None:
         sa.Column("events", sa.JSON(), nullable=False),
         sa.Column("hosts", sa.JSON(), nullable=False),
         sa.Column("default", sa.Boolean(), nullable=False),
+        sa.Column("after_event", sa.Integer(), nullable=False),
+        sa.Column("quiet_until", sa.Float(), nullable=True),
+        sa.Column("digest_event", sa.Integer(), nullable=False),
         sa.Column("disabled_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("disabled_because", sa.Text(), nullable=True),
         sa.Column("created_by", sa.String(), nullable=False),
@@ -39,13 +42,16 @@ def upgrade() -> None:
         sa.Column("key", sa.String(), nullable=False),
         sa.Column("event_id", sa.Integer(), nullable=True),
         sa.Column("experiment_id", sa.Integer(), nullable=True),
+        sa.Column("line", sa.String(), nullable=False),
         sa.Column("type", sa.String(), nullable=False),
         sa.Column("message_id", sa.String(), nullable=False),
         sa.Column("body", sa.JSON(), nullable=False),
         sa.Column("status", sa.String(), nullable=False),
+        sa.Column("ended_because", sa.Text(), nullable=True),
         sa.Column("attempts", sa.Integer(), nullable=False),
         sa.Column("next_try", sa.Float(), nullable=False),
         sa.Column("claimed_until", sa.Float(), nullable=True),
+        sa.Column("claim", sa.String(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("delivered_at", sa.DateTime(timezone=True), nullable=True),
         sa.CheckConstraint("status IN ('pending', 'delivered', 'dead')", name=op.f("ck_deliveries_status")),
@@ -58,7 +64,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_deliveries_due", "deliveries", ["status", "next_try"])
     op.create_index("ix_deliveries_experiment", "deliveries", ["experiment_id", "id"])
-    op.create_index("ix_deliveries_order", "deliveries", ["notifier_id", "experiment_id", "id"])
+    op.create_index("ix_deliveries_order", "deliveries", ["notifier_id", "line", "id"])
     op.create_table(
         "delivery_attempts",
         sa.Column("id", sa.Integer(), nullable=False),

@@ -1,4 +1,4 @@
-"""Who may do what."""
+"""Who may do what, and what the metrics count."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,17 @@ def upgrade() -> None:
         sa.UniqueConstraint("token_hash", name=op.f("uq_tokens_token_hash")),
         sqlite_autoincrement=True,
     )
+    op.add_column("hosts", sa.Column("claims_lost", sa.Integer(), nullable=False, server_default="0"))
+    op.add_column("experiments", sa.Column("engine_kind", sa.Text(), nullable=False, server_default=""))
+    experiments = sa.table("experiments", sa.column("spec", sa.JSON()), sa.column("engine_kind", sa.Text()))
+    op.execute(experiments.update().values(engine_kind=sa.func.coalesce(experiments.c.spec["engine"]["kind"].as_string(), "")))
+    op.create_index("ix_experiments_figures", "experiments", ["host_id", "status", "outcome", "reason", "engine_kind"])
+    op.create_index("ix_events_type", "events", ["type", "id"])
 
 
 def downgrade() -> None:
+    op.drop_index("ix_events_type", table_name="events")
+    op.drop_index("ix_experiments_figures", table_name="experiments")
+    op.drop_column("experiments", "engine_kind")
+    op.drop_column("hosts", "claims_lost")
     op.drop_table("tokens")

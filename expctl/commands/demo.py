@@ -51,7 +51,7 @@ def _run(folder: Path) -> None:
 
     settings = settings_of(folder, make=True)
     say("SIMULATED: the host, its GPUs and the engine are simulated; token times are those of a real case, the load is shortened.")
-    with Embedded(settings, free_port(), {HOST: _simulated_host(settings)}) as service, Client(service.url) as client:
+    with Embedded(settings, free_port(), {HOST: _simulated_host(settings)}) as service, Client(service.url, signed_in=False) as client:
         ids = [_submit(client, name) for name in ("kimi-baseline.yaml", "kimi-ngram.yaml")]
         from expctl.views.watching import follow  # noqa: PLC0415 - drawing is not free
 

@@ -31,11 +31,13 @@ def queue(
     elif not items:
         say("nothing was submitted yet; try: expctl submit FILE")
     else:
-        from expctl.views.queue import drawn, summary  # noqa: PLC0415 - drawing is not free
+        from expctl.views.queue import drawn, nights, summary  # noqa: PLC0415 - drawing is not free
 
         terminal = console()
         terminal.print(drawn(items, terminal.width))
         say(summary(items, hosts))
+        for night in nights(hosts):
+            say(night)
     if hosts:
         from expctl.views.hosts import shift_lines  # noqa: PLC0415 - as above
 

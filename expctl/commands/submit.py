@@ -57,6 +57,8 @@ def _tell(one: dict[str, Any]) -> None:
         say(f"{one['id']}  {one['name']}: measured already; --again runs it again")
     else:
         say(f"queued {one['id']}  {one['name']}  ({one['where_text']})")
+        if one.get("eta_text"):
+            say(f"    {one['eta_text']}")
 
 
 def _dry_run(specs: list[dict[str, Any]]) -> int:

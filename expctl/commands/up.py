@@ -17,14 +17,16 @@ def up(
     port: Annotated[int, typer.Option(help="port of the API, on loopback", min=1, max=65535)] = 8700,
     data: Data = None,
     experiment_port: Annotated[int, typer.Option(help="port that engines are started on", min=1, max=65535)] = 8001,
+    only_local: Annotated[
+        bool, typer.Option("--only-local", envvar="EXPCTL_ONLY_LOCAL", help="no workers for other hosts: they have theirs elsewhere")
+    ] = False,
 ) -> None:
-    """Run API, one worker and the steward on this machine, with the host `local`. Ctrl-C leaves a running engine alone."""
-    from expctl.embedded import Embedded  # noqa: PLC0415 - heavy
-    from expctl.serve import stop_event  # noqa: PLC0415 - heavy
+    """Run API, steward, and a worker for every host, also for those added later. Ctrl-C leaves a running engine alone."""
+    from expctl.embedded import Asked, Embedded  # noqa: PLC0415 - heavy
 
     settings = settings_of(data, make=True)
-    stop = stop_event()
-    with Embedded(settings, port, {"local": {"experiment_port": experiment_port}}) as service:
+    stop = Asked()
+    with Embedded(settings, port, {"local": {"experiment_port": experiment_port}}, only_these=only_local) as service:
         say(f"expctl is up at {service.url}, host local, data in {settings.data_dir}")
         hint = "" if port == 8700 else f" --server {service.url}"  # noqa: PLR2004 - the default above
         say(f"submit with: expctl submit FILE{hint}      API: {service.url}/docs      stop: Ctrl-C")

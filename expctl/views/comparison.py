@@ -1,6 +1,6 @@
 """A comparison as a table that people can read, 80 columns wide or wider.
 
-Takes the JSON of a comparison or the record itself; imports nothing but rich, so that the command line starts fast.
+Takes the JSON of a comparison or the record itself; imports nothing but rich and its like, so that the command line starts fast.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from expctl.views.fitting import Fitting
 
 UNKNOWN = "-"
 NO_CHANGE = "~"
@@ -29,6 +31,8 @@ _OFF = {
     "not_reported": "not reported by the engine",
     "unknown": "not known: the counters do not cover the span",
 }
+_GROUPS = {"tok/s": 1, "TTFT ms": 4, "TPOT ms": 7}
+"""What is compared -> its first column in a row of `_cells`."""
 _WIDE_MS = 10_000
 _NAME = 16
 
@@ -68,18 +72,29 @@ def _value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _prompts(phase: Mapping[str, Any]) -> Table:
+def _prompts(phase: Mapping[str, Any]) -> Fitting:
     rows = [_cells(row) for row in phase["prompts"]]
     if phase.get("effect"):
         rows.append(["overall", "", "", _overall(phase["effect"]), *[""] * 6])
+    last = len(phase["prompts"]) - 1
+    return Fitting(_figures(rows, _GROUPS, last), Group(*(_figures(rows, {name: _GROUPS[name]}, last) for name in _GROUPS)))
+
+
+def _figures(rows: list[list[str]], groups: Mapping[str, int], last: int) -> Table:
+    """Some groups of figures, each with the place of its first column in a row; a line is drawn under the last prompt."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    table.add_column("\nprompt", no_wrap=True)
-    for n, title in enumerate(f"{group}\n{word}" for group in ("tok/s", "TTFT ms", "TPOT ms") for word in ("base", "cand", "diff")):
-        # Rich would shorten figures and names alike; only names may be cut, and `_cells` has done so.
-        least = max((len(row[n + 1]) for row in rows), default=0) + (2 if n % 3 == 0 else 0)
-        table.add_column(title if n % 3 == 0 else f"\n{title.splitlines()[1]}", justify="right", no_wrap=True, min_width=least)
+    table.add_column("\nprompt", no_wrap=True, min_width=max((len(row[0]) for row in rows), default=0))
+    for group, first in groups.items():
+        for n, word in enumerate(("base", "cand", "diff")):
+            # Rich would shorten figures and names alike; only names may be cut, and `_cells` has done so.
+            least = max((len(row[first + n]) for row in rows), default=0)
+            title = group if n == 0 else ""
+            # The group's name stands over all three of its columns, and one blank at least stands between two groups.
+            table.add_column(f"{title}\n{word}", justify="right", no_wrap=True, min_width=max(least + 2 * (n == 0), len(title) + (n == 0)))
     for n, row in enumerate(rows):
-        table.add_row(*(Text(cell) for cell in row), end_section=n == len(phase["prompts"]) - 1)
+        cells = [row[0], *(row[first + k] for first in groups.values() for k in range(3))]
+        if n <= last or any(cells[1:]):
+            table.add_row(*(Text(cell) for cell in cells), end_section=n == last)
     return table
 
 

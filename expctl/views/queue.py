@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 STYLES = {"succeeded": "green", "failed": "red", "invalid": "red", "cancelled": "dim"}
+DAY_S = 24 * 3600
 NARROW = 60
 """Columns below which the table's own would be a few letters wide."""
 
@@ -23,7 +24,7 @@ def drawn(items: list[dict[str, Any]], width: int) -> RenderableType:
 def _lines(item: dict[str, Any]) -> Text:
     text = Text(f"{item['id']}  {item['name']}\n", "bold", overflow="fold")
     text.append(item["status_text"], _style(item) or "not bold")
-    rest = " · ".join(part for part in (item["where_text"], item["host"], duration(item)) if part != "-" and part)
+    rest = " · ".join(part for part in (item["where_text"], item["host"], duration(item), foreseen(item)) if part != "-" and part)
     return text.append(f" · {rest}", "not bold")
 
 
@@ -32,7 +33,7 @@ def _style(item: dict[str, Any]) -> str:
 
 
 def table(items: list[dict[str, Any]]) -> Table:
-    """ID, name, host, status, why or where, time."""
+    """ID, name, host, status, why or where, time, and when it has ended."""
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name, justify in (
         ("ID", "right"),
@@ -41,13 +42,14 @@ def table(items: list[dict[str, Any]]) -> Table:
         ("STATUS", "left"),
         ("WHY / WHERE", "left"),
         ("TIME", "right"),
+        ("ETA", "right"),
     ):
-        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=name in {"ID", "TIME"})  # type: ignore[arg-type]
+        drawn.add_column(name, justify=justify, overflow="fold", no_wrap=name in {"ID", "TIME", "ETA"})  # type: ignore[arg-type]
     for item in items:
         style = _style(item)
         # Text, not str: a name may hold what rich takes for markup.
         words = (Text(item["name"]), Text(item["host"]), Text(item["status_text"], style), Text(item["where_text"]))
-        cells = (str(item["id"]), *words, duration(item))
+        cells = (str(item["id"]), *words, duration(item), eta(item))
         drawn.add_row(*cells)
     return drawn
 
@@ -59,6 +61,25 @@ def duration(item: dict[str, Any]) -> str:
     start = datetime.fromisoformat(item["started_at"])
     end = datetime.fromisoformat(item["finished_at"]) if item["finished_at"] else datetime.now(UTC)
     return span((end - start).total_seconds())
+
+
+def eta(item: dict[str, Any]) -> str:
+    """When it is foreseen to have ended, by the reader's clock, such as `02:06` or `01 Dec 02:06`; `-` where nothing is known."""
+    if not item.get("eta"):
+        return "-"
+    moment = datetime.fromisoformat(item["eta"]).astimezone()
+    far = abs((moment - datetime.now(UTC)).total_seconds()) >= DAY_S
+    return f"{moment:%d %b %H:%M}" if far else f"{moment:%H:%M}"
+
+
+def foreseen(item: dict[str, Any]) -> str:
+    """When it runs, in words; empty for what neither runs nor waits."""
+    return str(item.get("eta_text") or "")
+
+
+def nights(hosts: list[dict[str, Any]]) -> list[str]:
+    """Each host's night against its window, such as `gpu-01, the night: 5 of 7 fit before 07:20`."""
+    return [f"{host['name']}, {host['night_text']}" for host in hosts if host.get("night_text")]
 
 
 def span(seconds: float) -> str:

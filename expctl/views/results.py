@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from expctl.views.fitting import Fitting
 from service.domain.spec import FIVE_IDS
 
 DASH = "-"
+HEADERS = ("prompt", "n", "tok/s", "TTFT ms", "first answer ms", "TPOT ms", "tokens", "reasoning")
+PARTS: tuple[tuple[Sequence[int], ...], ...] = ((range(1, 8),), (range(1, 5), range(5, 8)), (range(1, 4), range(4, 6), range(6, 8)))
+"""Columns of figures in one table, or in several below one another where the screen is too narrow."""
+NAME = 24
 
 
 def render(found: dict[str, Any]) -> RenderableType:
@@ -71,22 +76,31 @@ def _phase(phase: dict[str, Any], item: dict[str, Any]) -> list[RenderableType]:
     return parts
 
 
-def _prompts(requests: list[dict[str, Any]], order: list[str]) -> Table:
+def _prompts(requests: list[dict[str, Any]], order: list[str]) -> Fitting:
+    rows = [_row(prompt, [one for one in requests if one["prompt"] == prompt and one["ok"]]) for prompt in order]
+    return Fitting(*(Group(*(_figures(rows, columns) for columns in parts)) for parts in PARTS))
+
+
+def _row(prompt: str, ok: list[dict[str, Any]]) -> list[str]:
+    return [
+        prompt if len(prompt) <= NAME else f"{prompt[: NAME - 1]}…",
+        str(len(ok)),
+        _mean(ok, lambda r: r["tps"], "{:.1f}"),
+        _mean(ok, lambda r: _ms(r["ttft_s"]), "{:.0f}"),
+        _mean(ok, lambda r: _ms(r["ttfa_s"]), "{:.0f}"),
+        _mean(ok, lambda r: _ms(r["tpot_s"]), "{:.2f}"),
+        _mean(ok, lambda r: r["completion_tokens"], "{:.0f}"),
+        _mean(ok, lambda r: r["reasoning_tokens"], "{:.0f}"),
+    ]
+
+
+def _figures(rows: list[list[str]], columns: Sequence[int]) -> Table:
+    """Some columns beside the prompts' names."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    headers = ("prompt", "n", "tok/s", "TTFT ms", "first answer ms", "TPOT ms", "tokens", "reasoning")
-    for name in headers:
-        table.add_column(name, justify="left" if name == "prompt" else "right")
-    for prompt in order:
-        ok = [request for request in requests if request["prompt"] == prompt and request["ok"]]
-        row = (
-            _mean(ok, lambda r: r["tps"], "{:.1f}"),
-            _mean(ok, lambda r: _ms(r["ttft_s"]), "{:.0f}"),
-            _mean(ok, lambda r: _ms(r["ttfa_s"]), "{:.0f}"),
-            _mean(ok, lambda r: _ms(r["tpot_s"]), "{:.2f}"),
-            _mean(ok, lambda r: r["completion_tokens"], "{:.0f}"),
-            _mean(ok, lambda r: r["reasoning_tokens"], "{:.0f}"),
-        )
-        table.add_row(Text(prompt), str(len(ok)), *row)
+    for at in (0, *columns):
+        table.add_column(HEADERS[at], justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text(row[at]) for at in (0, *columns)))
     return table
 
 

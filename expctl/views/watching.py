@@ -13,7 +13,7 @@ from rich.text import Text
 from expctl.client import PATIENCE_S, Client
 from expctl.globals import options
 from expctl.output import console, emit_line
-from expctl.views.experiment import step_strip
+from expctl.views.experiment import step_strip, whereabouts
 from expctl.views.queue import STYLES, duration
 
 UNSUCCESSFUL = 3
@@ -78,8 +78,8 @@ def _block(item: dict[str, Any]) -> Text:
     text = Text(f"{item['id']} {item['name']} · {engine} · spec {item['spec_hash'][:7]} · {item['host']} · {duration(item)}\n", "bold")
     text.append(f"{step_strip(item)}\n", "not bold")
     text.append(item["status_text"], STYLES.get(item["outcome"] or "", "not bold"))
-    if item["where_text"] and item["status"] != "finished":
-        text.append(f" · {item['where_text']}", "not bold")
+    if whereabouts(item) and item["status"] != "finished":
+        text.append(f" · {whereabouts(item)}", "not bold")
     return text
 
 
@@ -100,5 +100,5 @@ def _line(item: dict[str, Any], *, to_stderr: bool) -> None:
     if options.json and not to_stderr:
         emit_line(item)
         return
-    text = f"{item['id']} {item['name']}: {item['status_text']}" + (f" · {item['where_text']}" if item["where_text"] else "")
+    text = f"{item['id']} {item['name']}: {item['status_text']}" + (f" · {whereabouts(item)}" if whereabouts(item) else "")
     print(text, file=sys.stderr if to_stderr else sys.stdout, flush=True)

@@ -2,86 +2,86 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
-from pydantic import BaseModel
+from fastapi import FastAPI
 
-from service.api import compare, docs, experiments, hosts, live, problems, retention, steering, submission
-from service.api.deps import ReadSession, database
+from service.api import (
+    auth,
+    compare,
+    deliveries,
+    docs,
+    experiments,
+    health,
+    hosts,
+    live,
+    metrics,
+    notifiers,
+    problems,
+    retention,
+    steering,
+    submission,
+    tokens,
+)
+from service.api.headers import SecurityHeaders, security_headers
+from service.api.health import Lookout
 from service.api.limits import BodyLimit
+from service.api.metrics import Collector
 from service.api.origin import LoopbackOnly
-from service.store import migrate
+from service.api.ratelimit import Streams
+from service.api.signin import Authentication
+from service.settings import Settings
+from service.store import news
 from service.store.database import Database
+from service.wake import Waker
 
-router = APIRouter()
-
-
-class Health(BaseModel):
-    """The process answers."""
-
-    status: str
-    version: str
+ROUTERS = tuple(
+    part.router
+    for part in (health, docs, submission, experiments, steering, hosts, live, retention, compare, tokens, notifiers, deliveries, metrics)
+)
 
 
-class Readiness(BaseModel):
-    """What the service stands on."""
+def create_app(store: Database, *, loopback_only: bool = False, waker: Waker | None = None, settings: Settings | None = None) -> FastAPI:
+    """The app on a database that is migrated already.
 
-    ready: bool
-    database: str
-    migration: str | None
-    migration_head: str
-    database_file: str | None = None
-    """The file of SQLite, told on loopback only: what lies where on a machine is not everybody's business."""
-
-
-@router.get("/healthz", tags=["health"])
-def healthz() -> Health:
-    """Whether the process answers."""
-    return Health(status="ok", version=version("expctl"))
-
-
-@router.get("/readyz", tags=["health"])
-def readyz(request: Request, session: ReadSession, response: Response) -> Readiness:
-    """Whether the database answers and is at this version's migration."""
-    head, at = migrate.head(), migrate.current_of(session)
-    if at != head:
-        response.status_code = 503
-    file = _sqlite_file(database(request)) if request.app.state.loopback_only else None
-    return Readiness(ready=at == head, database="ok", migration=at, migration_head=head, database_file=file)
-
-
-def _sqlite_file(store: Database) -> str | None:
-    url = store.engine.url
-    return url.database if url.get_backend_name() == "sqlite" else None
-
-
-def create_app(store: Database, *, loopback_only: bool = False) -> FastAPI:
-    """The app on a database that is migrated already. `loopback_only`: answer to this machine's own names and pages only."""
+    `loopback_only`: answer to this machine's own names and pages only, and to them without a token. Otherwise every request needs
+    one, whatever address the app listens on: a proxy on the same machine may hand on what comes from anywhere.
+    """
+    chosen = settings or Settings()
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         del app
+        # What was imported stays. A full collection that walked through all of it would take longer than any request.
+        gc.collect()
+        gc.freeze()
         yield {}
         store.close()
 
     app = FastAPI(title="expctl", version=version("expctl"), lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.database = store
+    app.state.settings = chosen
+    if waker is not None:
+        news.on_commit(store, waker.wake)
     app.state.loopback_only = loopback_only
+    app.state.lookout = Lookout(store, chosen.broker_url)
+    app.state.collector = Collector(store, chosen.lease_s)
+    app.state.headers = security_headers(chosen.base_url)
+    # Whoever reaches a service without tokens has its machine already; nothing is gained by slowing them down.
+    app.state.streams = Streams(0 if loopback_only else chosen.streams)
     problems.install(app)
+    # The last one added sees a request first.
     app.add_middleware(BodyLimit)
     if loopback_only:
         app.add_middleware(LoopbackOnly)
-    app.include_router(router)
-    app.include_router(docs.router)
-    app.include_router(submission.router)
-    app.include_router(experiments.router)
-    app.include_router(steering.router)
-    app.include_router(hosts.router)
-    app.include_router(live.router)
-    app.include_router(retention.router)
-    app.include_router(compare.router)
+    else:
+        app.add_middleware(Authentication, store=store, writes_per_minute=chosen.writes_per_minute)
+    app.add_middleware(SecurityHeaders, headers=app.state.headers)
+    for router in ROUTERS:
+        app.include_router(router)
+    auth.document(app, ROUTERS, optional=loopback_only)
     return app

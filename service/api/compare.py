@@ -6,13 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from service.api.auth import READ
 from service.api.deps import ReadSession
 from service.domain.comparison import Comparison, compare
 from service.domain.errors import UsageError
 from service.store import experiments
 from service.store.arms import arm
 
-router = APIRouter(prefix="/v1/compare", tags=["results"])
+router = APIRouter(prefix="/v1/compare", tags=["results"], dependencies=[READ])
 
 MOST = 50
 

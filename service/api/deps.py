@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from fastapi import Depends, Header, Request
+from fastapi import Depends, Request
 from sqlmodel import Session
 
+from service.api.auth import Caller
 from service.store.database import Database
 
 
@@ -27,9 +28,8 @@ def _write(request: Request) -> Iterator[Session]:
         yield session
 
 
-def _user(x_expctl_user: Annotated[str | None, Header(max_length=100)] = None) -> str:
-    # The embedded service listens on loopback only, so the name that a local client gives is as good as its word.
-    return x_expctl_user or "anonymous"
+def _user(access: Caller) -> str:
+    return access.name
 
 
 ReadSession = Annotated[Session, Depends(_read)]

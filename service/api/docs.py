@@ -13,7 +13,7 @@ router = APIRouter(include_in_schema=False)
 
 Json = Mapping[str, Any]
 
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 STYLE = """
 body{font:16px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem;color:#1a1a1a;background:#fff}
 h2{margin-top:2.5rem;border-bottom:1px solid #ccc}h3{margin:1.6rem 0 .2rem}code{font:.9em ui-monospace,monospace;overflow-wrap:anywhere}

@@ -7,22 +7,15 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query
 
-from service.api.deps import ReadSession, User, WriteSession
-from service.api.schemas import (
-    ExperimentDetail,
-    ExperimentOut,
-    ExperimentPage,
-    LogPage,
-    LogPiece,
-    ResultsOut,
-    experiment_detail,
-    experiment_out,
-)
+from service.api.auth import READ, SUBMIT, Caller, own
+from service.api.deps import ReadSession, WriteSession
+from service.api.experimentviews import experiment_detail, experiment_out, experiments_out
+from service.api.schemas import ExperimentDetail, ExperimentOut, ExperimentPage, LogPage, LogPiece, ResultsOut
 from service.domain.events import Event
 from service.domain.status import Status, StepName
 from service.store import events, experiments, results, steps
 
-router = APIRouter(prefix="/v1/experiments", tags=["experiments"])
+router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[READ])
 
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 After = Annotated[int, Query(ge=0, le=2**62, description="go on after this id")]
@@ -44,7 +37,7 @@ def listing(
     if more:
         asked = {"limit": limit, "before": rows[-1].id, "status": status or [], **({"host": host} if host else {})}
         following = f"/v1/experiments?{urlencode(asked, doseq=True)}"
-    return ExperimentPage(items=[experiment_out(session, row) for row in rows], next=following)
+    return ExperimentPage(items=experiments_out(session, rows), next=following)
 
 
 @router.get("/{experiment_id}")
@@ -54,10 +47,11 @@ def show(session: ReadSession, experiment_id: Id) -> ExperimentDetail:
     return experiment_detail(session, row, steps.every(session, experiment_id))
 
 
-@router.post("/{experiment_id}/cancel")
-def cancel(session: WriteSession, user: User, experiment_id: Id) -> ExperimentOut:
+@router.post("/{experiment_id}/cancel", dependencies=[SUBMIT])
+def cancel(session: WriteSession, access: Caller, experiment_id: Id) -> ExperimentOut:
     """Ask for an end: a waiting experiment ends at once, a running one is stopped by its worker."""
-    return experiment_out(session, experiments.cancel(session, experiment_id, user))
+    own(session, access, experiment_id)
+    return experiment_out(session, experiments.cancel(session, experiment_id, access.name))
 
 
 @router.get("/{experiment_id}/events")

@@ -10,14 +10,18 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from service.api.auth import READ
 from service.api.deps import database
 from service.api.schemas import LogPiece
+from service.api.standing import Standing, standing
 from service.domain.events import Event
 from service.domain.status import Status
 from service.store import events, experiments, steps
 from service.store.database import Database
 
-router = APIRouter(tags=["events"])
+router = APIRouter(tags=["events"], dependencies=[READ])
+
+Here = Annotated[Standing, Depends(standing)]
 
 POLL_S = 0.25
 MAX_ID = 2**62
@@ -30,6 +34,7 @@ Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 @router.get("/v1/events", response_class=EventSourceResponse)
 async def stream(
     request: Request,
+    here: Here,
     last_event_id: LastEventId = None,
     after: After = None,
     experiment_id: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="only of this experiment")] = None,
@@ -43,7 +48,7 @@ async def stream(
     else:
         at = await run_in_threadpool(_latest, store)
     yield ServerSentEvent(comment="expctl events", retry=1000)
-    while not await request.is_disconnected():
+    while not await request.is_disconnected() and await here.lasts():
         found = await run_in_threadpool(_since, store, at, experiment_id)
         for event in found:
             at = event.id
@@ -60,12 +65,12 @@ async def _known(request: Request, experiment_id: Id) -> int:
 
 @router.get("/v1/experiments/{experiment_id}/logs/stream", response_class=EventSourceResponse)
 async def log_stream(
-    request: Request, known: Annotated[int, Depends(_known)], last_event_id: LastEventId = None, after: After = None
+    request: Request, known: Annotated[int, Depends(_known)], here: Here, last_event_id: LastEventId = None, after: After = None
 ) -> AsyncIterator[ServerSentEvent]:
     """The engine's log as it is copied, from its start or after a piece; an event `end` when nothing more will come."""
     store = database(request)
     at = int(last_event_id) if last_event_id is not None else after or 0
-    while not await request.is_disconnected():
+    while not await request.is_disconnected() and await here.lasts():
         pieces, finished = await run_in_threadpool(_read_log, store, known, at)
         for piece in pieces:
             at = piece.id

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from sqlmodel import Session
 
 from service.domain.host_wording import HostMoment, does_not_fit, waits_for_window
+from service.domain.night import Slot
 from service.domain.status import ShiftPhase
-from service.store import agenda, history, hosts, hostsettings, shifts
+from service.store import hosts, hostsettings, shifts
 from service.store.tables import ExperimentRow, HostRow, utc_now
 
 
@@ -29,16 +28,17 @@ def host_moment(session: Session, row: HostRow) -> HostMoment:
     )
 
 
-def waits_for_host(session: Session, host: HostRow, row: ExperimentRow) -> str | None:
-    """Why a queued experiment that is due does not start on its host; None where only others are before it."""
+def waits_for_host(host: HostRow, moment: HostMoment, row: ExperimentRow, slot: Slot | None) -> str | None:
+    """Why a queued experiment that is due does not start on its host; None where only others are before it.
+
+    `slot`: when it is foreseen to run, as far as anything is.
+    """
     if host.paused:
         return f"{host.name} is paused"
     if host.blocked:
         return f"{host.name} is blocked: {host.blocked}"
     if row.spec["engine"]["kind"] == "endpoint":
         return None  # it measures what serves already, so nothing has to be parked
-    moment = host_moment(session, host)
     shut = waits_for_window(moment)
-    end = agenda.curfew(session, host, moment.now) if shut is None else None
-    late = end is not None and moment.now + timedelta(seconds=history.expected_s(session, row) or 0.0) >= end
+    late = shut is None and slot is not None and slot.refused is not None
     return does_not_fit(moment) if late else shut

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -15,7 +16,7 @@ from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
-from service.domain.errors import ExpctlError, Unavailable
+from service.domain.errors import ExpctlError, Forbidden, NotSignedIn, Throttled, Unavailable
 from service.domain.refusals import refusal
 
 log = structlog.get_logger()
@@ -66,10 +67,23 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Exception, _unexpected)
 
 
+def refusal_of(error: ExpctlError) -> JSONResponse:
+    """An error of ours as a problem, with the headers that belong to it."""
+    answer = problem(error.http_status, error.slug, error.what, error.why, todo=error.todo)
+    if isinstance(error, NotSignedIn):
+        answer.headers["www-authenticate"] = "Bearer"
+    elif isinstance(error, Throttled):
+        answer.headers["retry-after"] = str(math.ceil(error.retry_after_s))
+    return answer
+
+
 def _ours(request: Request, error: Exception) -> JSONResponse:
-    del request
     assert isinstance(error, ExpctlError)  # noqa: S101 - narrows what Starlette types loosely
-    return problem(error.http_status, error.slug, error.what, error.why, todo=error.todo)
+    if isinstance(error, Forbidden):
+        access = getattr(request.state, "access", None)
+        who = {"user": access.name, "token": access.token} if access is not None else {}
+        log.warning("refused", status=error.http_status, why=error.what, method=request.method, path=request.url.path, **who)
+    return refusal_of(error)
 
 
 def _validation(request: Request, error: Exception) -> JSONResponse:
@@ -104,4 +118,7 @@ def _database(request: Request, error: Exception) -> JSONResponse:
 
 def _unexpected(request: Request, error: Exception) -> JSONResponse:
     log.error("unexpected error", path=request.url.path, exc_info=error)
-    return problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "expctl itself failed", "", todo="see the API's log")
+    answer = problem(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "expctl itself failed", "", todo="see the API's log")
+    # It is sent from outside of everything that was added to the app.
+    answer.headers.update(request.app.state.headers)
+    return answer

@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from service.api.deps import ReadSession, WriteSession
+from service.api.auth import ADMIN, READ
+from service.api.deps import ReadSession, User, WriteSession
 from service.domain.errors import UsageError
 from service.store import retention
 
-router = APIRouter(prefix="/v1/prune", tags=["manage"])
+router = APIRouter(prefix="/v1/prune", tags=["manage"], dependencies=[READ])
 
 OlderThan = Annotated[float | None, Query(ge=0, le=1e10, description="seconds since the experiment finished")]
 MaxBytes = Annotated[int | None, Query(ge=0, le=2**62, description="how much the logs and answers of all experiments may hold together")]
@@ -40,9 +41,9 @@ def plan(session: ReadSession, older_than_s: OlderThan = None, max_bytes: MaxByt
     return [PrunableOut.model_validate(one, from_attributes=True) for one in _plan(session, older_than_s, max_bytes)]
 
 
-@router.post("")
-def prune(session: WriteSession, older_than_s: OlderThan = None, max_bytes: MaxBytes = None) -> list[PrunableOut]:
+@router.post("", dependencies=[ADMIN])
+def prune(session: WriteSession, user: User, older_than_s: OlderThan = None, max_bytes: MaxBytes = None) -> list[PrunableOut]:
     """Remove it. Outcomes, summaries, figures and events stay."""
     going = _plan(session, older_than_s, max_bytes)
-    retention.prune(session, [one.experiment_id for one in going])
+    retention.prune(session, going, user)
     return [PrunableOut.model_validate(one, from_attributes=True) for one in going]

@@ -8,14 +8,12 @@ from typing import Any
 from pydantic import BaseModel
 from sqlmodel import Session
 
-from service.api.moments import host_moment, waits_for_host
+from service.api.moments import host_moment
 from service.domain.host_wording import needs_person, shift_text
 from service.domain.measurement import PhaseResult, RequestResult
-from service.domain.reasons import RULES, Reason
-from service.domain.status import ACTIVE, Outcome, Status
-from service.domain.wording import not_before_text, status_text, where_text
-from service.store import experiments, hosts, steering
-from service.store.tables import ExperimentRow, HostRow, StepRow, utc_now
+from service.domain.status import Status
+from service.store import foresight, hosts
+from service.store.tables import HostRow, StepRow, utc_now
 
 
 class StepOut(BaseModel):
@@ -56,6 +54,13 @@ class ExperimentOut(BaseModel):
     started_at: datetime | None
     finished_at: datetime | None
     eta: datetime | None
+    """When it is foreseen to have ended: as likely before as after. Null where nothing is known."""
+    eta_p90: datetime | None
+    """When it has ended in nine of ten cases."""
+    starts_at: datetime | None
+    """When a queued one is foreseen to start."""
+    eta_text: str
+    """The same in words, with what it stands on, or why nothing is known."""
     attempt: int
     priority: int
     not_before: datetime | None
@@ -121,6 +126,8 @@ class HostOut(BaseModel):
     config: dict[str, Any]
     shift_text: str
     """What its shift is at, or when its window opens."""
+    night_text: str
+    """How much of what waits fits into its night."""
     needs_person: bool
     """Production is not back, or nobody may be there to bring it back."""
 
@@ -128,50 +135,6 @@ class HostOut(BaseModel):
 def step_out(row: StepRow) -> StepOut:
     """A step's row as shown."""
     return StepOut.model_validate(row, from_attributes=True)
-
-
-def experiment_out(session: Session, row: ExperimentRow) -> ExperimentOut:
-    """An experiment's row as shown."""
-    return ExperimentOut(**_experiment(session, row))
-
-
-def experiment_detail(session: Session, row: ExperimentRow, steps: list[StepRow]) -> ExperimentDetail:
-    """An experiment's row with its steps."""
-    return ExperimentDetail(**_experiment(session, row), steps=[step_out(step) for step in steps])
-
-
-def _experiment(session: Session, row: ExperimentRow) -> dict[str, Any]:
-    status = Status(row.status)
-    ahead = experiments.queue_position(session, row) if status == Status.QUEUED else 0
-    rule = RULES[Reason(row.reason)] if row.reason else None
-    attended = status not in ACTIVE or hosts.attended(session, row.host_id)
-    same = {name: getattr(row, name) for name in ExperimentOut.model_fields if hasattr(row, name)}
-    return same | {
-        "host": experiments.host_name(session, row),
-        "status": status,
-        "reason_class": rule.reason_class if rule else None,
-        "remedy": rule.remedy if rule else None,
-        "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"], attended=attended),
-        "where_text": where_text(status, row.step, row.progress, ahead, row.detail)
-        if status not in {Status.QUEUED, Status.HELD}
-        else _waits(session, row, ahead),
-        "after": steering.dependencies(session, row.id or 0),
-        "eta": None,
-        "events_url": f"/v1/experiments/{row.id}/events",
-    }
-
-
-def _waits(session: Session, row: ExperimentRow, ahead: int) -> str:
-    """What a queued experiment waits for, the longest wait first."""
-    if row.status == Status.HELD:
-        return row.held_because or ""
-    unmet = [one for one in steering.dependencies(session, row.id or 0) if experiments.get(session, one).outcome != Outcome.SUCCEEDED]
-    if unmet:
-        return f"after {', '.join(map(str, unmet))}"
-    if row.not_before is not None and row.not_before > utc_now():
-        return not_before_text(row.not_before.astimezone(), utc_now().astimezone())
-    host = hosts.by_name(session, experiments.host_name(session, row))
-    return waits_for_host(session, host, row) or where_text(Status.QUEUED, None, {}, ahead, "")
 
 
 def host_out(session: Session, row: HostRow) -> HostOut:
@@ -190,5 +153,6 @@ def host_out(session: Session, row: HostRow) -> HostOut:
         paused=row.paused,
         config=row.config,
         shift_text=shift_text(moment),
+        night_text=foresight.night(session, row, utc_now()).text(),
         needs_person=needs_person(moment),
     )

@@ -7,12 +7,16 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from service.api.auth import ADMIN, READ, SUBMIT, Caller, own
 from service.api.deps import ReadSession, User, WriteSession
-from service.api.schemas import ExperimentOut, HostOut, experiment_out, host_out
+from service.api.experimentviews import experiment_out
+from service.api.schemas import ExperimentOut, HostOut, host_out
 from service.domain.errors import NotFound
+from service.domain.runcode import allow_code
+from service.domain.spec import Spec
 from service.store import experiments, hosts, steering
 
-router = APIRouter()
+router = APIRouter(dependencies=[READ])
 
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 HostName = Annotated[str, Path(max_length=200)]
@@ -51,40 +55,45 @@ class Baseline(BaseModel):
     name: str
 
 
-@router.patch("/v1/experiments/{experiment_id}", tags=["experiments"])
-def change(session: WriteSession, user: User, experiment_id: Id, body: Change) -> ExperimentOut:
+@router.patch("/v1/experiments/{experiment_id}", tags=["experiments"], dependencies=[SUBMIT])
+def change(session: WriteSession, access: Caller, experiment_id: Id, body: Change) -> ExperimentOut:
     """Move a waiting experiment."""
-    row = steering.move(session, experiment_id, user, before=body.before, last=body.last)
+    own(session, access, experiment_id)
+    row = steering.move(session, experiment_id, access.name, before=body.before, last=body.last)
     return experiment_out(session, row)
 
 
-@router.post("/v1/experiments/{experiment_id}/hold", tags=["experiments"])
-def hold(session: WriteSession, user: User, experiment_id: Id, body: Hold | None = None) -> ExperimentOut:
+@router.post("/v1/experiments/{experiment_id}/hold", tags=["experiments"], dependencies=[SUBMIT])
+def hold(session: WriteSession, access: Caller, experiment_id: Id, body: Hold | None = None) -> ExperimentOut:
     """Keep a queued experiment from starting."""
-    return experiment_out(session, steering.hold(session, experiment_id, user, body.because if body else ""))
+    own(session, access, experiment_id)
+    return experiment_out(session, steering.hold(session, experiment_id, access.name, body.because if body else ""))
 
 
-@router.post("/v1/experiments/{experiment_id}/release", tags=["experiments"])
-def release(session: WriteSession, user: User, experiment_id: Id) -> ExperimentOut:
+@router.post("/v1/experiments/{experiment_id}/release", tags=["experiments"], dependencies=[SUBMIT])
+def release(session: WriteSession, access: Caller, experiment_id: Id) -> ExperimentOut:
     """Let a held experiment start when it is due."""
-    return experiment_out(session, steering.release(session, experiment_id, user))
+    own(session, access, experiment_id)
+    return experiment_out(session, steering.release(session, experiment_id, access.name))
 
 
-@router.post("/v1/experiments/{experiment_id}/retry", status_code=201, tags=["experiments"])
-def retry(session: WriteSession, user: User, experiment_id: Id, response: Response) -> ExperimentOut:
+@router.post("/v1/experiments/{experiment_id}/retry", status_code=201, tags=["experiments"], dependencies=[SUBMIT])
+def retry(session: WriteSession, access: Caller, experiment_id: Id, response: Response) -> ExperimentOut:
     """Queue the same again as a new experiment."""
-    row = steering.retry(session, experiment_id, user)
+    own(session, access, experiment_id)
+    allow_code(access, Spec.model_validate(experiments.get(session, experiment_id).spec))
+    row = steering.retry(session, experiment_id, access.name)
     response.headers["Location"] = f"/v1/experiments/{row.id}"
     return experiment_out(session, row)
 
 
-@router.post("/v1/hosts/{name}/pause", tags=["hosts"])
+@router.post("/v1/hosts/{name}/pause", tags=["hosts"], dependencies=[ADMIN])
 def pause(session: WriteSession, user: User, name: HostName) -> HostOut:
     """Start nothing new; what runs is finished."""
     return host_out(session, steering.pause(session, name, user, paused=True))
 
 
-@router.post("/v1/hosts/{name}/resume", tags=["hosts"])
+@router.post("/v1/hosts/{name}/resume", tags=["hosts"], dependencies=[ADMIN])
 def resume(session: WriteSession, user: User, name: HostName) -> HostOut:
     """Start what is due again."""
     return host_out(session, steering.pause(session, name, user, paused=False))
@@ -105,21 +114,23 @@ def baselines(session: ReadSession) -> list[Baseline]:
     ]
 
 
-@router.put("/v1/experiments/{experiment_id}/baseline", tags=["results"])
-def pin(session: WriteSession, experiment_id: Id) -> Baseline:
+@router.put("/v1/experiments/{experiment_id}/baseline", tags=["results"], dependencies=[SUBMIT])
+def pin(session: WriteSession, access: Caller, experiment_id: Id) -> Baseline:
     """Make a successful experiment the baseline of its model on its host."""
-    pinned = steering.pin_baseline(session, experiment_id)
+    own(session, access, experiment_id)
+    pinned = steering.pin_baseline(session, experiment_id, access.name)
     row = experiments.get(session, experiment_id)
     return Baseline(host=experiments.host_name(session, row), served_model=pinned.served_model, experiment_id=experiment_id, name=row.name)
 
 
-@router.delete("/v1/experiments/{experiment_id}/baseline", tags=["results"])
-def unpin(session: WriteSession, experiment_id: Id) -> Baseline:
+@router.delete("/v1/experiments/{experiment_id}/baseline", tags=["results"], dependencies=[SUBMIT])
+def unpin(session: WriteSession, access: Caller, experiment_id: Id) -> Baseline:
     """Forget that an experiment is a pinned baseline."""
+    own(session, access, experiment_id)
     row = experiments.get(session, experiment_id)
     host = experiments.host_name(session, row)
     pinned = {(item.host_id, item.served_model): item.experiment_id for item in steering.baselines(session)}
     if pinned.get((row.host_id, row.served_model)) != experiment_id:
         raise NotFound(f"experiment {experiment_id} is not a pinned baseline", "", "see `expctl baseline show`")
-    steering.unpin_baseline(session, host, row.served_model)
+    steering.unpin_baseline(session, host, row.served_model, access.name)
     return Baseline(host=host, served_model=row.served_model, experiment_id=experiment_id, name=row.name)

@@ -8,10 +8,13 @@ from fastapi import APIRouter, Body, Header, Query, Request, Response
 from fastapi.encoders import jsonable_encoder
 from sqlmodel import Session
 
-from service.api.deps import User, database
-from service.api.schemas import ExperimentOut, experiment_out
+from service.api.auth import SUBMIT, Caller
+from service.api.deps import database
+from service.api.experimentviews import experiments_out, with_eta
+from service.api.schemas import ExperimentOut
 from service.domain.errors import SpecError, UsageError
 from service.domain.hashing import digest
+from service.domain.runcode import allow_code
 from service.domain.spec import Spec
 from service.domain.specfile import MAX_DEPTH, Document, validate
 from service.domain.sweep import expand
@@ -30,11 +33,14 @@ Again = Annotated[
 
 
 @router.post(
-    "", status_code=CREATED, responses={OK: {"description": "An identical configuration was measured already; nothing was queued."}}
+    "",
+    status_code=CREATED,
+    dependencies=[SUBMIT],
+    responses={OK: {"description": "An identical configuration was measured already; nothing was queued."}},
 )
 def submit(
     request: Request,
-    user: User,
+    access: Caller,
     response: Response,
     body: Annotated[Any, Body(description="an experiment with the keys of the experiment file, or a list of them")],
     idempotency_key: Key = None,
@@ -44,10 +50,11 @@ def submit(
     _check_depth(body)
     # Before the key is looked up: what is no experiment has no digest either.
     specs, several = _specs(body)
+    allow_code(access, *specs)
     store = database(request)
     if idempotency_key is None:
         with store.write() as session:
-            status, answer = _submit(session, specs, user, several=several, again=again)
+            status, answer = _submit(session, specs, access.name, several=several, again=again)
     else:
         with store.write() as session:
             first = idempotency.begin(session, idempotency_key, digest([body, again]))
@@ -56,23 +63,27 @@ def submit(
         else:
             try:
                 with store.write() as session:
-                    status, answer = _submit(session, specs, user, several=several, again=again)
+                    status, answer = _submit(session, specs, access.name, several=several, again=again)
                     idempotency.answer(session, idempotency_key, status, jsonable_encoder(answer))
             except BaseException:
                 with store.write() as session:
                     idempotency.forget(session, idempotency_key)
                 raise
     response.status_code = status
-    if not isinstance(answer, list):
-        response.headers["Location"] = f"/v1/experiments/{answer.id}"
-    return answer
+    with store.read() as session:
+        foreseen = with_eta(session, answer if isinstance(answer, list) else [answer])
+    if isinstance(answer, list):
+        return foreseen
+    response.headers["Location"] = f"/v1/experiments/{answer.id}"
+    return foreseen[0]
 
 
 def _submit(
     session: Session, specs: list[Spec], user: str, *, several: bool, again: bool
 ) -> tuple[int, ExperimentOut | list[ExperimentOut]]:
     made = submission.submit_all(session, specs, user, again=again)
-    shown = [experiment_out(session, one.row) for one in made]
+    # When they run is looked up after the commit: nobody else can write until then.
+    shown = experiments_out(session, [one.row for one in made], foresee=False)
     status = OK if all(one.measured_already for one in made) else CREATED
     return status, shown if several else shown[0]
 

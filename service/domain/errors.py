@@ -5,6 +5,9 @@ ExpctlError
 │   ├── SpecError           the experiment file is wrong
 │   └── TooLarge            the request is too large                      HTTP 413
 ├── NotSignedIn             no or a bad token                      exit 4   HTTP 401
+├── Forbidden               the token lacks a scope, or the        exit 1   HTTP 403
+│                           experiment is somebody else's
+├── Throttled               too many requests in a short time      exit 1   HTTP 429
 ├── NotFound                no such experiment, host, baseline     exit 5   HTTP 404
 ├── Conflict                not allowed in this state              exit 6   HTTP 409
 ├── NotReady                no result to show yet                  exit 6   HTTP 409
@@ -65,6 +68,21 @@ class NotSignedIn(ExpctlError):
     exit_code = 4
     http_status = 401
     slug = "not-signed-in"
+
+
+class Forbidden(ExpctlError):
+    """Signed in, but this is not theirs to do."""
+
+    http_status = 403
+    slug = "forbidden"
+
+
+class Throttled(ExpctlError):
+    """Too many requests in a short time; the same is possible after `retry_after_s` seconds."""
+
+    http_status = 429
+    slug = "too-many-requests"
+    retry_after_s: float = 1.0
 
 
 class NotFound(ExpctlError):

@@ -54,6 +54,9 @@ class EventType(StrEnum):
     NOTIFIER_CHANGED = "notifier.changed"
     NOTIFIER_REMOVED = "notifier.removed"
     NOTIFIER_DISABLED = "notifier.disabled"
+    BASELINE_PINNED = "baseline.pinned"
+    BASELINE_UNPINNED = "baseline.unpinned"
+    LOGS_PRUNED = "logs.pruned"
     TOKEN_CREATED = "token.created"  # noqa: S105 - a name
     TOKEN_REVOKED = "token.revoked"  # noqa: S105 - a name
 

@@ -97,3 +97,8 @@ class HostConfig(BaseModel):
     def opening(self) -> Window | None:
         """The window; None where nothing may be parked without an admin's word."""
         return Window.parse(self.window, ZoneInfo(self.time_zone)) if self.window else None
+
+    @property
+    def zone(self) -> ZoneInfo:
+        """The zone of the host's clock."""
+        return ZoneInfo(self.time_zone)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from service.domain.clock import clock
 from service.domain.host_config import HostConfig
 from service.domain.status import ShiftPhase
 
@@ -133,8 +134,4 @@ def _no_window(host: HostMoment) -> str:
 
 
 def _clock(host: HostMoment, moment: datetime) -> str:
-    """A time on the host's own clock, for that is how its window is written; the zone is named where the reader's clock shows another."""
-    local = moment.astimezone(ZoneInfo(host.config.time_zone))
-    date = f"{local:%d %b} " if abs((moment - host.now).total_seconds()) >= 24 * 3600 else ""
-    zone = f" {local:%Z}" if local.utcoffset() != moment.astimezone(host.now.tzinfo).utcoffset() else ""
-    return f"{date}{local:%H:%M}{zone}"
+    return clock(moment, host.now, ZoneInfo(host.config.time_zone))

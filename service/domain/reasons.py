@@ -195,7 +195,11 @@ RULES: dict[Reason, Rule] = {
     ),
     _R.HELPER_MISSING: Rule(_I, "expctl-host is not installed on the host, or too old", "run `expctl host install NAME`"),
     _R.HOOK_FAILED: Rule(_I, "a hook of the host did not succeed", "see its output in the evidence; production was not touched"),
-    _R.AUTH_FAILED: Rule(_I, "the login or the API key was refused", "check the key or the password"),
+    _R.AUTH_FAILED: Rule(
+        _I,
+        "the login or the API key was refused",
+        "check the key or the password; an engine that wants a key has it from `engine.api_key: env:NAME`",
+    ),
     _R.SUDO_PASSWORD_REQUIRED: Rule(_I, "sudo asks for a password", "add the sudoers line; nobody is there to type at night"),
     _R.PERMISSION_DENIED: Rule(_I, "permission denied", "check owner and mode of what the evidence names"),
     _R.REMOTE_COMMAND_FAILED: Rule(_I, "a command on the host failed", "see its output in the evidence"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from service.domain.spec import NOT_BEFORE
+from service.domain.spec import NOT_BEFORE, NOTIFIER
 from service.domain.spec_base import NAME
 
 LARGEST = 2**64 - 1
@@ -44,6 +44,7 @@ _LIMITS = {
 _PATTERNS = {
     NAME: "must be one line of text with something to see in it",
     NOT_BEFORE: "write a time such as 22:00 or 2026-12-01T22:00",
+    NOTIFIER: "name a notifier, such as infra or slack:infra",
     r"^[^\x00]*$": "may not hold a NUL",
 }
 _BY_KEY = {

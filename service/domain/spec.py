@@ -21,6 +21,8 @@ from service.domain.spec_base import Name, Seconds, SpecModel
 
 NOT_BEFORE = r"^(\d{4}-\d{2}-\d{2}[T ])?([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|[+-]\d{2}:\d{2})?$"
 
+NOTIFIER = r"^((slack|webhook):)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+
 
 class Load(SpecModel):
     """Limits of a load, seconds."""
@@ -104,6 +106,8 @@ class Spec(SpecModel):
     """Ids or names that must have succeeded before; bound when it is submitted."""
     not_before: Annotated[str, Field(pattern=NOT_BEFORE)] | None = None
     """`22:00` (the next one in the host's time zone) or a date and time such as 2026-12-01T22:00."""
+    notify: list[Annotated[str, Field(max_length=80, pattern=NOTIFIER)]] = Field(default_factory=list, max_length=20)
+    """Who is told of it: `slack:infra` (kind and name of a notifier), or its name. Empty: whoever cares for its host, or the default."""
 
     @field_validator("load", "bench", mode="before")
     @classmethod

@@ -18,7 +18,7 @@ _AT_STEP = {
     StepName.COLLECT: "Collecting",
 }
 
-_LOAD_PHASE = {
+LOAD_PHASES = {
     "engine_init": "engine starting",
     "weights_loading": "weights",
     "torch_compile": "compiling",
@@ -28,9 +28,9 @@ _LOAD_PHASE = {
     "warmup": "warm-up",
     "api_startup": "API starting",
 }
+"""Phases of a load, in order, as people call them."""
 
-
-_OF_THE_COMMAND = frozenset({Reason.COMMAND_FAILED, Reason.COMMAND_TIMEOUT})
+OF_THE_COMMAND = frozenset({Reason.COMMAND_FAILED, Reason.COMMAND_TIMEOUT})
 """Reasons that say where they belong, without a step's name."""
 
 
@@ -51,7 +51,7 @@ def _plain_status(status: Status, step: str | None, outcome: str | None, reason:
         if outcome == Outcome.CANCELLED:
             return "Cancelled"
         word = "Invalid" if outcome == Outcome.INVALID else "Failed"
-        return f"{word} in {step}: {why}" if step and reason not in _OF_THE_COMMAND else f"{word}: {why}"
+        return f"{word} in {step}: {why}" if step and reason not in OF_THE_COMMAND else f"{word}: {why}"
     if status == Status.STOPPING:
         return "Stopping"
     if status == Status.RUNNING:
@@ -93,7 +93,7 @@ def load_text(progress: Mapping[str, Any]) -> str:
     phase = progress.get("phase")
     if not phase:
         return ""
-    text = _LOAD_PHASE.get(str(phase), str(phase))
+    text = LOAD_PHASES.get(str(phase), str(phase))
     if progress.get("total"):
         text += f" {progress.get('done')}/{progress['total']}"
     if progress.get("percent") is not None:

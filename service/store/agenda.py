@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from sqlmodel import Session, col, select
 
+from service.domain.curfew import Opening, fits
 from service.domain.host_config import HostConfig
 from service.domain.host_requests import RequestStatus
 from service.domain.status import ACTIVE
-from service.store import experiments, history, hosts, shifts
+from service.store import experiments, history, hosts, shifts, waiting
 from service.store.tables import ExperimentRow, HostRequestRow, HostRow
-
-ASSUMED_RESTORE_S = 900.0
-"""How long production takes to serve again, until a shift or a rehearsal has shown it."""
 
 
 @dataclass(frozen=True)
@@ -48,28 +45,38 @@ def of(session: Session, host: str, now: datetime) -> Agenda:
         shift_open=shifts.current(session, row.id or 0) is not None,
         active=session.exec(active.limit(1)).first() is not None,
         guests=bool(experiments.due(session, row.id or 0, guests=True, limit=1)),
-        units=may_open(row, now) and any(fitting(session, row, now)),
+        units=may_open(row, now) and _any_fits(session, row, now),
     )
 
 
-def fitting(session: Session, row: HostRow, now: datetime) -> Iterator[int]:
+def _any_fits(session: Session, row: HostRow, now: datetime) -> bool:
+    """Asked twice a second by idle workers, so a queue that needs no estimates is not read whole."""
+    if curfew(session, row, now) is None:
+        return bool(experiments.due(session, row.id or 0, guests=False, limit=1))
+    return bool(fitting(session, row, now))
+
+
+def fitting(session: Session, row: HostRow, now: datetime) -> list[int]:
     """Ids of the due experiments that need the host for themselves and, by what earlier ones took, end before the curfew.
 
-    One without any history may try: it is cut and queued again where it does not end in time. Each costs a look into the
-    history, so whoever wants to know only whether there is one looks no further.
+    One without any history may try: it is cut and queued again where it does not end in time.
     """
     end = curfew(session, row, now)
-    for one in experiments.due(session, row.id or 0, guests=False):
-        if end is None or now + timedelta(seconds=history.expected_s(session, one) or 0.0) < end:
-            yield one.id or 0
+    due = waiting.due(session, row.id or 0, guests=False)
+    known = history.estimates(session, row.id or 0, {one.config for one in due}) if end is not None and due else {}
+    return [one.id for one in due if fits(now, known[one.config].takes.p90 if one.config in known else None, end)]
+
+
+def opening(session: Session, row: HostRow) -> Opening:
+    """When the host may be had, and until when."""
+    config = HostConfig.model_validate(row.config)
+    return Opening(bool(config.park), config.opening, row.open_by is not None, restore_s(session, row.id or 0))
 
 
 def may_open(row: HostRow, now: datetime) -> bool:
     """Whether the host may be had: nothing serves there by day, the window is open, or an admin said so."""
     config = HostConfig.model_validate(row.config)
-    if not config.park or row.open_by is not None:
-        return True
-    return config.opening is not None and config.opening.closes_at(now) is not None
+    return Opening(bool(config.park), config.opening, row.open_by is not None, 0.0).may_open(now)
 
 
 def curfew(session: Session, row: HostRow, now: datetime) -> datetime | None:
@@ -77,16 +84,9 @@ def curfew(session: Session, row: HostRow, now: datetime) -> datetime | None:
 
     None: no end is set, since nothing serves there by day, or an admin opened the host outside its window.
     """
-    config = HostConfig.model_validate(row.config)
-    if not config.park or config.opening is None:
-        return None
-    closes = config.opening.closes_at(now)
-    if closes is None:
-        # The window is over. An admin's shift has no end of its own; any other one is late.
-        return None if row.open_by is not None else now
-    return closes - timedelta(seconds=restore_s(session, row.id or 0))
+    return opening(session, row).curfew(now)
 
 
 def restore_s(session: Session, host_id: int) -> float:
     """How long production takes to serve again: p90 of this host's latest shifts, or a guess."""
-    return history.p90(shifts.restore_times(session, host_id)) or ASSUMED_RESTORE_S
+    return history.of_shift(session, host_id, "restore", history.ASSUMED_RESTORE_S).p90

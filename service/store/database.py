@@ -21,6 +21,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, DateTime, Dialect, Engine, Float, TypeDecorator, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import sessionmaker
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlmodel import Session
@@ -101,7 +102,8 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.engine = _engine(_parse(url))
-        self._writer = self.engine.execution_options(expctl_write=True)
+        self.writers = sessionmaker(self.engine.execution_options(expctl_write=True), class_=Session, expire_on_commit=False)
+        """Makes the sessions that write; see `write`."""
         self._reader = self.engine
         if self.engine.dialect.name == "postgresql":
             self._reader = self.engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -115,7 +117,7 @@ class Database:
     @contextmanager
     def write(self) -> Iterator[Session]:
         """A session that commits at its end, or leaves nothing behind when an error passes through."""
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self.writers() as session, session.begin():
             yield session
 
     def close(self) -> None:

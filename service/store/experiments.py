@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, literal, or_, tuple_, update
+from sqlalchemy import ColumnElement, and_, or_, update
 from sqlalchemy.orm import aliased
 from sqlmodel import Session, col, select
 from sqlmodel.sql.expression import SelectOfScalar
@@ -19,7 +19,11 @@ from service.store import events, hosts
 from service.store.hosts import Lease
 from service.store.tables import DependencyRow, ExperimentRow, HostRow, LogRow, utc_now
 
-_Other = aliased(ExperimentRow)
+OTHER = aliased(ExperimentRow)
+"""The experiment that another one waits for."""
+
+ORDER = (col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
+"""In which experiments are chosen."""
 
 
 def get(session: Session, experiment_id: int) -> ExperimentRow:
@@ -48,25 +52,6 @@ def listing(
     if before is not None:
         query = query.where(col(ExperimentRow.id) < before)
     return list(session.exec(query))
-
-
-def queue_position(session: Session, row: ExperimentRow) -> int:
-    """How many experiments of its host run or wait before this one."""
-    before = or_(
-        col(ExperimentRow.status).in_(list(ACTIVE)),
-        col(ExperimentRow.priority) > row.priority,
-        and_(
-            col(ExperimentRow.priority) == row.priority,
-            tuple_(col(ExperimentRow.rank), col(ExperimentRow.id)) < tuple_(literal(row.rank), literal(row.id)),
-        ),
-    )
-    waiting = col(ExperimentRow.status).in_([Status.QUEUED, *ACTIVE])
-    query = (
-        select(func.count())
-        .select_from(ExperimentRow)
-        .where(ExperimentRow.host_id == row.host_id, waiting, before, ExperimentRow.id != row.id)
-    )
-    return session.exec(query).one()
 
 
 def named(session: Session, name: str, *, succeeded: bool = False) -> ExperimentRow | None:
@@ -113,10 +98,8 @@ def _due() -> list[ColumnElement[bool]]:
     """A queued experiment is due when its time has come, all it waits for has succeeded, and its host takes new ones."""
     waits = (
         select(DependencyRow.experiment_id)
-        .join(_Other, col(_Other.id) == DependencyRow.after_id)
-        .where(
-            DependencyRow.experiment_id == ExperimentRow.id, or_(col(_Other.outcome).is_(None), col(_Other.outcome) != Outcome.SUCCEEDED)
-        )
+        .join(OTHER, col(OTHER.id) == DependencyRow.after_id)
+        .where(DependencyRow.experiment_id == ExperimentRow.id, or_(col(OTHER.outcome).is_(None), col(OTHER.outcome) != Outcome.SUCCEEDED))
         .correlate(ExperimentRow)
         .exists()
     )
@@ -134,9 +117,13 @@ def _kind(guests: bool | None) -> list[ColumnElement[bool]]:
     return [kind == "endpoint" if guests else kind != "endpoint"]
 
 
+def due_where(host_id: int, guests: bool | None) -> list[ColumnElement[bool]]:
+    """What makes an experiment of a host due."""
+    return [col(ExperimentRow.host_id) == host_id, *_due(), *_kind(guests)]
+
+
 def _next_due(host_id: int, guests: bool | None) -> SelectOfScalar[ExperimentRow]:
-    order = (col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
-    return select(ExperimentRow).where(ExperimentRow.host_id == host_id, *_due(), *_kind(guests)).order_by(*order)
+    return select(ExperimentRow).where(*due_where(host_id, guests)).order_by(*ORDER)
 
 
 def due(session: Session, host_id: int, *, guests: bool, limit: int = 100) -> list[ExperimentRow]:

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import or_, update
+from sqlalchemy import case, or_, update
 from sqlmodel import Session, col, select
 
 from service.domain.errors import ClaimLost, NotFound
@@ -61,11 +61,14 @@ def every(session: Session) -> list[HostRow]:
 def claim(session: Session, host: str, owner: str, lease_s: float = LEASE_S) -> Lease | None:
     """Take the host if nobody holds a live lease on it. The fence grows with every claim."""
     token = secrets.token_hex(16)
+    # A lease that is there and may be taken has run out: whoever held it died, or was cut off.
+    lost = case((col(HostRow.lease_token).is_not(None), 1), else_=0)
     free = or_(col(HostRow.lease_token).is_(None), col(HostRow.lease_expires) < db_now())
     statement = (
         update(HostRow)
         .where(col(HostRow.name) == host, free)
         .values(lease_owner=owner, lease_token=token, lease_expires=db_now() + lease_s, fence=HostRow.fence + 1)
+        .values(claims_lost=HostRow.claims_lost + lost)
         .returning(col(HostRow.id), col(HostRow.fence))
         .execution_options(synchronize_session=False)
     )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy import delete
 from sqlalchemy.exc import IntegrityError
-from sqlmodel import Session
+from sqlmodel import Session, col
 
 from service.domain.errors import Conflict, UsageError
 from service.store.tables import IdempotencyRow, utc_now
@@ -55,3 +56,8 @@ def forget(session: Session, key: str) -> None:
     row = session.get(IdempotencyRow, key)
     if row is not None and row.status is None:
         session.delete(row)
+
+
+def forget_older(session: Session, age: timedelta) -> None:
+    """Forget answers that nobody will ask for again."""
+    session.execute(delete(IdempotencyRow).where(col(IdempotencyRow.created_at) < utc_now() - age))

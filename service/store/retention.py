@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, func, update
 from sqlmodel import Session, col, select
 
+from service.domain.events import EventType
 from service.domain.status import Status
+from service.store import events
 from service.store.tables import BaselineRow, BenchPhaseRow, ExperimentRow, LogRow, RequestRow, utc_now
 
 
@@ -55,8 +57,11 @@ def _sizes(session: Session) -> dict[int, int]:
     return sizes
 
 
-def prune(session: Session, experiment_ids: list[int]) -> None:
+def prune(session: Session, going: list[Prunable], actor: str) -> None:
     """Remove the bulk of these experiments."""
+    if not going:
+        return
+    experiment_ids = [one.experiment_id for one in going]
     session.execute(delete(LogRow).where(col(LogRow.experiment_id).in_(experiment_ids)))
     phases = select(BenchPhaseRow.id).where(col(BenchPhaseRow.experiment_id).in_(experiment_ids))
     session.execute(
@@ -65,3 +70,5 @@ def prune(session: Session, experiment_ids: list[int]) -> None:
         .values(text="", reasoning_text="", itl_ms=[], tool_calls=[])
         .execution_options(synchronize_session=False)
     )
+    data = {"experiments": len(going), "bytes": sum(one.bytes for one in going), "newest": max(experiment_ids)}
+    events.emit(session, EventType.LOGS_PRUNED, actor, data=data)

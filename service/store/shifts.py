@@ -11,9 +11,6 @@ from service.store import events, hosts
 from service.store.hosts import Lease
 from service.store.tables import HostRow, ShiftRow, utc_now
 
-REMEMBERED = 20
-"""How many earlier shifts say how long production takes to serve again."""
-
 
 def current(session: Session, host_id: int) -> ShiftRow | None:
     """The host's open shift."""
@@ -76,11 +73,3 @@ def close(session: Session, lease: Lease, shift_id: int, why: str) -> None:
         host.open_by = host.give_back_by = None
         session.add(host)
     events.emit(session, EventType.SHIFT_CLOSED, f"worker:{lease.owner}", host=lease.host, data={"shift": shift_id, "why": row.closing})
-
-
-def restore_times(session: Session, host_id: int) -> list[float]:
-    """How long production took to serve again after this host's latest shifts, seconds, ascending."""
-    query = select(ShiftRow).where(ShiftRow.host_id == host_id, col(ShiftRow.closed_at).is_not(None))
-    rows = session.exec(query.order_by(col(ShiftRow.id).desc()).limit(REMEMBERED))
-    found = (row.parked.get("restored_after_s") for row in rows)
-    return sorted(float(seconds) for seconds in found if seconds is not None)

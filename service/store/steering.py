@@ -123,7 +123,7 @@ def _by_hand(host: str) -> str:
     return f"see `expctl host show {host}`, and the journal of its units"
 
 
-def pin_baseline(session: Session, experiment_id: int) -> BaselineRow:
+def pin_baseline(session: Session, experiment_id: int, actor: str) -> BaselineRow:
     """Make a successful experiment the baseline of its model on its host."""
     row = experiments.get(session, experiment_id)
     if row.outcome != Outcome.SUCCEEDED:
@@ -134,15 +134,18 @@ def pin_baseline(session: Session, experiment_id: int) -> BaselineRow:
     pinned.experiment_id = experiment_id
     session.add(pinned)
     session.flush()
+    _told(session, row, EventType.BASELINE_PINNED, actor, {"served_model": row.served_model})
     return pinned
 
 
-def unpin_baseline(session: Session, host: str, served_model: str) -> bool:
+def unpin_baseline(session: Session, host: str, served_model: str, actor: str) -> bool:
     """Forget a pinned baseline; False where none was pinned."""
     found = session.get(BaselineRow, (hosts.by_name(session, host).id, served_model))
     if found is None:
         return False
     session.delete(found)
+    data = {"served_model": served_model}
+    events.emit(session, EventType.BASELINE_UNPINNED, actor, host=host, experiment_id=found.experiment_id, data=data)
     return True
 
 

@@ -50,17 +50,18 @@ def note(session: Session, lease: Lease, step_id: int, *, evidence: dict[str, An
     session.add(row)
 
 
-def end(session: Session, lease: Lease, step_id: int) -> None:
-    """Mark a step as done."""
+def end(session: Session, lease: Lease, step_id: int) -> StepRow | None:
+    """Mark a step as done. The row; None where it was done before."""
     hosts.guard(session, lease)
     row = session.get_one(StepRow, step_id)
     if row.finished_at is not None:
-        return
+        return None
     row.finished_at = utc_now()
     session.add(row)
     seconds = round((row.finished_at - row.started_at).total_seconds(), 3)
     data = {"step": row.name, "state": "done", "seconds": seconds}
     events.emit(session, EventType.EXPERIMENT_STEP, f"worker:{lease.owner}", host=lease.host, experiment_id=row.experiment_id, data=data)
+    return row
 
 
 def append_log(session: Session, lease: Lease, step: StepRow, lines: tuple[str, ...], cursor: str) -> None:

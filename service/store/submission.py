@@ -16,7 +16,7 @@ from service.domain.hashing import bench_hash, engine_hash, spec_hash
 from service.domain.schedule import resolve_not_before
 from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
-from service.store import events, experiments, hosts
+from service.store import events, experiments, hosts, notifiers
 from service.store.tables import DependencyRow, ExperimentRow, HostRow, utc_now
 
 MAX_ID = 2**31
@@ -34,6 +34,7 @@ def submit_all(session: Session, specs: list[Spec], created_by: str, *, again: b
     """Queue experiments in order. Several are a group with an id of its own. `again=False` offers what was measured before."""
     group_id = secrets.token_hex(6) if len(specs) > 1 else None
     _no_cycles(specs)
+    notifiers.check_named(session, list(dict.fromkeys(name for spec in specs for name in spec.notify)))
     made: list[Submitted] = []
     for spec in specs:
         known = None if again else _measured(session, spec)
@@ -74,6 +75,7 @@ def _insert(session: Session, spec: Spec, created_by: str, group_id: str | None)
         created_by=created_by,
         spec=spec.model_dump(mode="json"),
         spec_hash=spec_hash(spec),
+        engine_kind=spec.engine.kind,
         engine_hash=engine_hash(spec),
         bench_hash=bench_hash(spec.bench),
         served_model=spec.engine.model_id,

@@ -36,6 +36,21 @@ def window(hours_from_now: float, hours: float = 2.0) -> str:
 OPEN, SHUT = window(-1.0), window(6.0)
 
 
+def host_options(host: LabHost, user: str, opening: str) -> list[str]:
+    """Of `host add`, with short times."""
+    times = ["--close-after", "1s", "--dead-man", "60s", "--window", opening]
+    address = ["--engine-address", f"http://{host.address}", "--run-as", "vllm", "--executable", "vllm=/opt/vllm/bin/vllm"]
+    return ["--ssh", f"{user}@{host.name}", "--park", PRODUCTION, *times, *address]
+
+
+def helper_onto(host: LabHost, answer: dict[str, Any], user: str) -> None:
+    """What an admin does with the answer of `host install`."""
+    host.write(HELPER, answer["text"], mode=0o755)
+    host.write(answer["config_path"], answer["config_text"])
+    if user != "root":
+        host.sudoers(answer["sudoers"])
+
+
 @dataclass
 class Fleet:
     """One service, one host, its worker."""
@@ -50,18 +65,12 @@ class Fleet:
 
     def add_host(self, *more: str, name: str = "", shut: bool = False) -> None:
         """`host add`, with short times."""
-        target = f"{self.user}@{self.host.name}"
-        times = ["--close-after", "1s", "--dead-man", "60s", "--window", SHUT if shut else OPEN]
-        address = ["--engine-address", f"http://{self.host.address}", "--run-as", "vllm", "--executable", "vllm=/opt/vllm/bin/vllm"]
-        self.good("host", "add", name or self.host.name, "--ssh", target, "--park", PRODUCTION, *times, *address, *more)
+        options = host_options(self.host, self.user, SHUT if shut else OPEN)
+        self.good("host", "add", name or self.host.name, *options, *more)
 
     def install_helper(self) -> None:
         """As an admin would, from what `host install` prints."""
-        answer = json.loads(self.good("host", "install", self.host.name, "--json"))["answer"]
-        self.host.write(HELPER, answer["text"], mode=0o755)
-        self.host.write(answer["config_path"], answer["config_text"])
-        if self.user != "root":
-            self.host.sudoers(answer["sudoers"])
+        helper_onto(self.host, json.loads(self.good("host", "install", self.host.name, "--json"))["answer"], self.user)
 
     # ---- processes ----
 
@@ -178,7 +187,8 @@ class Fleet:
 
 def begin(folder: Path, host: LabHost, user: str = "root", *host_options: str) -> Fleet:
     """Everything up to the first submission."""
-    made = Fleet(Service(folder, environ={**host.environment, "EXPCTL_LEASE_S": LEASE_S}), host, user)
+    own = {"EXPCTL_LEASE_S": LEASE_S, "EXPCTL_ONLY_LOCAL": "1"}  # the host's worker is started, killed and frozen here
+    made = Fleet(Service(folder, environ=host.environment | own), host, user)
     try:
         made.service.start()
         made.add_host(*host_options)

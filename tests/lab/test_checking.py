@@ -62,7 +62,7 @@ def test_each_lack_comes_with_its_remedy(fleet: Fleet) -> None:
     host.write_gpus(GpuState(status=9, output=BROKEN))
     fleet.good("host", "add", name, "--engine-address", "http://127.0.0.1")
     found = wrong(fleet)
-    assert set(found) == {f"production unit {PRODUCTION}", "production serves", "GPUs", "engine address"}
+    assert set(found) == {f"production unit {PRODUCTION}", "GPUs", "engine address"}
     assert "daemon-reload" in found[f"production unit {PRODUCTION}"]
     assert "couldn't communicate" in found["GPUs"]
     assert "make the tool answer" in found["GPUs"]

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.lab
 
 UNIT_FILE = f"/etc/systemd/system/{PRODUCTION}"
 SUDOERS = "/etc/sudoers.d/lab"
+VARIABLES = "/etc/default/vllm-prod"
 LONG = {"max_tokens": 400, "concurrency": [1], "repeat": 1, "warmup": 1}
 SLOW = {"env": {"EXPCTL_SIM_PROFILE": "kimi-k2.5"}}
 
@@ -80,6 +81,15 @@ def test_nothing_is_stopped_that_might_not_come_back(new_host: NewHost, start: B
     refused(fleet, one, before, "stale_unit_definition", "daemon-reload")
     host.run("systemctl", "daemon-reload")
 
+    variables = host.read(VARIABLES)
+    host.write(VARIABLES, variables.replace("models/production", "models/kimi"))
+    resume(fleet)
+    refused(fleet, one, before, "stale_unit_definition", "other values of MODEL; restart it yourself first")
+    host.run("rm", VARIABLES)
+    resume(fleet)
+    refused(fleet, one, before, "stale_unit_definition", f"{VARIABLES}, which is gone")
+    host.write(VARIABLES, variables)
+
     line = host.read(SUDOERS).strip()
     host.sudoers()
     resume(fleet)
@@ -101,6 +111,8 @@ def test_nothing_is_stopped_that_might_not_come_back(new_host: NewHost, start: B
     item = fleet.ended(one)
     assert item["outcome"] == "succeeded", item
     fleet.production_back()
+    [parked] = fleet.events("production.parked")
+    assert "changed after it was started" in parked["data"]["warnings"][0], "files that were touched are a doubt, and told"
     assert run_of(host) != before
     assert fleet.host_now()["blocked"] is None
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from service.domain.errors import UsageError
+from service.domain.refusals import refusal
 from service.domain.spec import Bench, Prompt
 
 _TODO = (
@@ -72,14 +74,33 @@ def _parse(text: str, source: str) -> list[Prompt]:
 def _prompt(line: str, where: str, index: int) -> Prompt:
     try:
         value: Any = json.loads(line)
-    except ValueError as error:
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{where} is not JSON", f"at column {error.colno}: {_plain(error.msg)}", _TODO) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, a list in a list in a list
         raise UsageError(f"{where} is not JSON", str(error), _TODO) from None
     if not isinstance(value, dict):
         raise UsageError(f"{where} is not a JSON object", "", _TODO)
     try:
         return Prompt.model_validate({"id": f"p{index}", **value})
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        why = f"{key}: {first['msg']}" if key else first["msg"]
-        raise UsageError(f"{where} is not a prompt", why, _TODO) from None
+        problem = error.errors(include_url=False)[0]
+        raise UsageError(f"{where} is not a prompt", _why(cast(dict[str, Any], problem), value), _TODO) from None
+
+
+def _plain(said: str) -> str:
+    """What the JSON reader says, as a person would."""
+    return {"Extra data": "something stands behind the object", "Expecting value": "a value is missing"}.get(
+        said, said[:1].lower() + said[1:]
+    )
+
+
+def _why(problem: dict[str, Any], value: dict[str, Any]) -> str:
+    """Which key, what is wrong with it, and what stands there."""
+    key = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        known = [name for name in Prompt.model_fields if name not in value]
+        close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        return f"unknown key {key}; " + (f"did you mean {close[0]}?" if close else f"known: {', '.join(Prompt.model_fields)}")
+    shown = problem["input"]
+    got = f" (it is {shown!r:.60})" if isinstance(shown, str | int | float | bool) or shown is None else ""
+    return f"{key}: {refusal(problem)}{got}" if key else refusal(problem)

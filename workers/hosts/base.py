@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from workers.hosts.gpu_reading import GpuReading
+
 
 class UnitPhase(StrEnum):
     """Where a unit is."""
@@ -32,6 +34,14 @@ class UnitSource:
     """Of the running main process; empty where none runs."""
     variables: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Environment of the running main process, or of the files where none runs; values may be secrets."""
+    written_variables: Mapping[str, str] | None = field(default=None, repr=False)
+    """What its files would give to a start at this moment; None where that is not known."""
+    changed: tuple[str, ...] = ()
+    """Of a unit that runs: its files, environment files too, that were touched after its main process had started."""
+    missing: tuple[str, ...] = ()
+    """Of a unit that runs: files without which it would not start again."""
+    taken_along: tuple[str, ...] = ()
+    """Of a unit that runs: living units that are stopped with it, and that its start would not bring back."""
 
 
 @dataclass(frozen=True)
@@ -128,56 +138,6 @@ class ProcessInfo:
 
 
 @dataclass(frozen=True)
-class GpuMemory:
-    """One GPU. MiB; None where the tool does not say."""
-
-    index: int
-    uuid: str
-    name: str
-    used_mib: int | None
-    total_mib: int | None
-    reserved_mib: int | None = None
-    """The driver's own share, which belongs to no process and is never free."""
-
-
-@dataclass(frozen=True)
-class GpuHolder:
-    """A process that holds GPU memory."""
-
-    pid: int
-    gpu_uuid: str
-    """Empty where the tool does not say on which GPU."""
-    used_mib: int | None
-    name: str | None
-    """None where the tool cannot name it: it has ended while its memory is still being given back, or it lives in another pid
-    namespace, and then its pid means another process here, or none."""
-    owner: str | None
-    unit: str | None = None
-    """As in ProcessInfo; None where the tool cannot name the process."""
-    unit_lives: bool | None = None
-    """As in ProcessInfo."""
-    start_ticks: int | None = None
-    state: str | None = None
-    """Start and state of whoever has this pid here."""
-
-
-@dataclass(frozen=True)
-class GpuReading:
-    """The GPUs at one moment. `known` is false where the tool did not answer properly; `why` says how."""
-
-    known: bool
-    tool: str
-    gpus: tuple[GpuMemory, ...] = ()
-    holders: tuple[GpuHolder, ...] = ()
-    driver: str | None = None
-    why: str = ""
-    no_gpus: bool = False
-    """True where it is certain that this host has no GPU at all (no device node of any vendor)."""
-    warnings: tuple[str, ...] = ()
-    """What the tool complains of beside its answer."""
-
-
-@dataclass(frozen=True)
 class ShmUsage:
     """Shared memory (/dev/shm), which NCCL and the engines' workers talk through."""
 
@@ -238,6 +198,10 @@ class Host(Protocol):
     @property
     def outages(self) -> int:
         """How often it was out of reach since this object was made: what was measured across an outage may not be believed."""
+
+    @property
+    def stalls(self) -> int:
+        """How often the wire to it stood still for seconds and went on by itself, since this object was made."""
 
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from service.domain.reasons import Reason
 from workers.basecommand import BaseCommand
-from workers.execline import BadLine, CommandLine, split_commands
+from workers.execline import BadLine, CommandLine, split_commands, split_words
 from workers.expansion import SYSTEM_SPECIFIERS, Unresolved, expand_specifiers, expand_variables, name_specifiers, pin_specifiers
 from workers.hosts.base import HostError, UnitSource
 from workers.hosts.unitcheck import findings
@@ -47,6 +47,12 @@ def shown_command(source: UnitSource) -> tuple[str, ...]:
 def is_command_line(argv: Sequence[str]) -> bool:
     """Whether these are a process's arguments. One that has given itself a title shows that alone, and so does one without arguments."""
     return any(argv[1:])
+
+
+def unset_variables(source: UnitSource) -> frozenset[str]:
+    """Names that UnsetEnvironment= takes from whatever sets them. HostError where the files cannot be read."""
+    values = [setting.value for setting in _read(source).every("UnsetEnvironment")]
+    return frozenset(word.text.partition("=")[0] for value in values for word in split_words(value))
 
 
 def _written(source: UnitSource) -> tuple[str, ...]:

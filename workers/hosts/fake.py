@@ -9,7 +9,6 @@ from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
     DeadManFired,
-    GpuReading,
     HostError,
     LogChunk,
     PortOwner,
@@ -20,6 +19,7 @@ from workers.hosts.base import (
     UnitSource,
     UnitState,
 )
+from workers.hosts.gpu_reading import GpuReading
 
 FIRST_PID = 1000
 
@@ -46,6 +46,7 @@ class FakeHost:
     logs: dict[str, list[str]] = field(default_factory=dict)
     """Lines of the present invocation."""
     outages: int = 0
+    stalls: int = 0
     sources: dict[str, UnitSource] = field(default_factory=dict)
     """Existing units that may be forked or parked."""
     calls: list[tuple[str, str]] = field(default_factory=list)

@@ -8,7 +8,8 @@ from fnmatch import fnmatchcase
 from pathlib import PurePath
 from typing import Protocol
 
-from workers.hosts.base import GpuHolder, GpuReading, ProcessInfo
+from workers.hosts.base import ProcessInfo
+from workers.hosts.gpu_reading import GpuHolder, GpuReading
 from workers.hosts.gpu_tool import NoDevices, ToolFailed, ToolMissing
 from workers.hosts.nvidia import NvidiaSmi
 from workers.hosts.rocm import AmdSmi, RocmSmi

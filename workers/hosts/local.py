@@ -14,7 +14,6 @@ from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
     DeadManFired,
-    GpuReading,
     HostError,
     LogChunk,
     PortOwner,
@@ -27,6 +26,7 @@ from workers.hosts.base import (
 )
 from workers.hosts.collecting import collect
 from workers.hosts.ending import describe_processes, end_process
+from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.gpus import GpuTools
 from workers.hosts.local_transport import LocalTransport
 from workers.hosts.logs import read_chunk
@@ -90,6 +90,11 @@ class LocalHost:
     @property
     def outages(self) -> int:
         """One cannot be out of one's own reach."""
+        return 0
+
+    @property
+    def stalls(self) -> int:
+        """There is no wire."""
         return 0
 
     def running(self, names: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading
+from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.hosts.gpu_tool import KNOWN_FAILURES, NoDevices, ToolFailed, ask, named
 from workers.hosts.transport import Transport
 

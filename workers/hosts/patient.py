@@ -14,7 +14,6 @@ from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
     DeadManFired,
-    GpuReading,
     HostBusy,
     LogChunk,
     ParkedUnit,
@@ -27,12 +26,20 @@ from workers.hosts.base import (
     UnitSource,
     UnitState,
 )
+from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.transport import TransportError
 
 PASSING = frozenset({Reason.HOST_UNREACHABLE, Reason.CONNECTION_LOST, Reason.CONNECTION_REFUSED})
 """A host that is booting refuses connections for a while."""
 BOOTING = frozenset({Reason.AUTH_FAILED})
 """And then logins, of all but root. Only behind one of the others: a login that is refused out of the blue is news."""
+
+STALL_S = 8.0
+"""A look that takes longer, and many times as long as they usually do, had a wire that was broken and repaired itself beneath us: TCP
+bridges some 25 s without a word. A host whose looks are slow by themselves is slow each time."""
+STALL_TIMES = 10.0
+WEIGHT = 0.2
+"""Of the latest look in what is usual."""
 
 Answer = TypeVar("Answer")
 
@@ -57,6 +64,9 @@ class PatientHost:
         self._host, self._watcher = host, watcher
         self.outages = 0
         """How often the host was lost since this object was made: what was measured across an outage may not be believed."""
+        self.stalls = 0
+        """How often the wire stood still and went on by itself: streams over it stood still, too."""
+        self._usual_s: float | None = None
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         first, began = True, time.monotonic()
@@ -77,6 +87,19 @@ class PatientHost:
                 self._watcher.back()
             return answer
 
+    def _promptly(self, call: Callable[[], Answer]) -> Answer:
+        """A look that usually takes a moment."""
+        outages, began = self.outages, time.monotonic()
+        answer = self._patiently(call)
+        took = time.monotonic() - began
+        if outages != self.outages:
+            return answer
+        if self._usual_s is not None and took > max(STALL_S, STALL_TIMES * self._usual_s):
+            self.stalls += 1
+        else:
+            self._usual_s = took if self._usual_s is None else (1 - WEIGHT) * self._usual_s + WEIGHT * took
+        return answer
+
     @property
     def name(self) -> str:
         """The name it is registered under."""
@@ -94,7 +117,7 @@ class PatientHost:
 
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""
-        return self._patiently(lambda: self._host.unit(name))
+        return self._promptly(lambda: self._host.unit(name))
 
     def units(self) -> tuple[UnitState, ...]:
         """Every unit of ours."""
@@ -130,7 +153,7 @@ class PatientHost:
 
     def read_log(self, name: str, cursor: str | None, limit_bytes: int = 262_144) -> LogChunk:
         """Log lines after a cursor."""
-        return self._patiently(lambda: self._host.read_log(name, cursor, limit_bytes))
+        return self._promptly(lambda: self._host.read_log(name, cursor, limit_bytes))
 
     def port_owner(self, port: int) -> PortOwner | None:
         """Who listens on a port."""

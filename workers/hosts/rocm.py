@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading
+from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.hosts.gpu_tool import NoDevices, ToolFailed, ask
 from workers.hosts.transport import Transport
 

@@ -9,7 +9,6 @@ from service.domain.reasons import Reason
 from workers.hosts.base import (
     Collected,
     DeadManFired,
-    GpuReading,
     HostError,
     LogChunk,
     ParkedUnit,
@@ -22,6 +21,7 @@ from workers.hosts.base import (
     UnitSource,
     UnitState,
 )
+from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.gpus import GpuTools
 from workers.hosts.helper_client import Helper, HelperRefused
 from workers.hosts.proof_of_argv import check_argv, expected_argvs
@@ -64,6 +64,11 @@ class SystemdHost:
         """Without patience, a wire that breaks is an error at once."""
         return 0
 
+    @property
+    def stalls(self) -> int:
+        """Nobody looks at the clock here."""
+        return 0
+
     def unit(self, name: str) -> UnitState:
         """Observe a unit."""
         return state_of(self._helper.ask("status", unit=_full(name)))
@@ -90,6 +95,11 @@ class SystemdHost:
             properties=dict(found["show"]),
             live_argv=tuple(found["live_argv"]),
             variables=dict(found["variables"]),
+            # A helper of an earlier version does not say.
+            written_variables=found.get("written_variables"),
+            changed=tuple(found.get("changed", ())),
+            missing=tuple(found.get("missing", ())),
+            taken_along=tuple(found.get("taken_along", ())),
         )
 
     def start_unit(self, definition: UnitDefinition) -> UnitState:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -81,8 +82,8 @@ class Recorder(Protocol):
     def copied_log(self) -> Iterable[str]:
         """Every line copied so far in this attempt."""
 
-    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
-        """Show how far it is."""
+    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench", "stalled"]) -> None:
+        """Show how far it is, or that a load shows no sign of progress."""
 
     def facts(self, data: dict[str, Any]) -> None:
         """Add provenance."""
@@ -168,6 +169,8 @@ def why_ended(ctx: StepContext, state: UnitState) -> tuple[Reason | None, str]:
     started = ctx.host.running(ctx.production) if ctx.production else ()
     if started:
         return Reason.PRODUCTION_STARTED_BY_HAND, f"{how}: {', '.join(started)} was started, which ends it"
+    if state.phase == UnitPhase.ENDED and state.result == "exit-code" and state.exit_status is state.signal is None:
+        return Reason.EXEC_FAILED, f"{how} before its program began (a command of ExecStartPre= or ExecCondition= failed)"
     reason = RESULTS.get(state.result or "")
     return reason or (Reason.EXEC_FAILED if state.exit_status in NOT_STARTED else None), how
 
@@ -194,12 +197,20 @@ def follow_log(ctx: StepContext) -> tuple[str, ...]:
             return tuple(found)
 
 
+SUMMING_UP = re.compile(r"Failed to start |(?:Stopped|Stopping) |\S+\.service: (?:Failed with result|Failed to run '|Consumed )")
+"""What systemd says last of every unit that fails; why it did stands before that."""
+
+
 def last_words(ctx: StepContext) -> str:
-    """The root cause that the log names, else its last line."""
+    """The root cause that the log names, else its last line that tells something."""
     follow_log(ctx)
     reader = ctx.engine.load_log()
-    last = ""
-    for line in ctx.recorder.copied_log():
-        reader.feed([line])
-        last = line.strip() or last
-    return reader.progress.evidence or last
+    lines = list(ctx.recorder.copied_log())
+    reader.feed(lines)
+    return reader.progress.evidence or last_telling(lines)
+
+
+def last_telling(lines: Sequence[str]) -> str:
+    """The last line of a log that is not empty and no summing up of systemd's, else the last that is not empty."""
+    said = [line.strip() for line in lines if line.strip()]
+    return next((line for line in reversed(said) if not SUMMING_UP.match(line)), said[-1] if said else "")

@@ -224,7 +224,7 @@ class FakeRecorder:
         """Every line."""
         return list(self.log)
 
-    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench"]) -> None:
+    def progress(self, data: dict[str, Any], *, event: Literal["load", "bench", "stalled"]) -> None:
         """Keep it."""
         self.shown.append({"event": event, **data})
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.reasons import Reason
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading
+from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.steps.base import StepContext, StepFailed
 from workers.steps.orphans import Orphans
 

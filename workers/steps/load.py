@@ -9,12 +9,14 @@ from typing import Any
 from service.domain.reasons import Reason
 from workers.engines.base import LoadLog, LoadProgress, Readiness
 from workers.hosts.base import PortOwner, UnitPhase
-from workers.steps.base import StepContext, StepFailed, follow_log, why_ended
+from workers.steps.base import StepContext, StepFailed, follow_log, last_telling, why_ended
 
 ENDPOINT_PATIENCE_S = 30.0
 """How long an endpoint, which should serve already, may keep us waiting."""
 GPU_LOOK_S = 30.0
 """How often a load that says nothing has its GPU memory looked at, where the limit is not shorter."""
+WARN_AT = 0.5
+"""A load without a sign of progress is told of after this part of its limit, so that a person may look before it is given up."""
 MOVED_MIB = 16
 """Less than this is no sign that weights arrive."""
 
@@ -36,6 +38,8 @@ class _Watch:
     since: float
     looked: float
     used_mib: tuple[int | None, ...] | None = None
+    told_of: float | None = None
+    """The `since` of the standstill that was told of."""
 
 
 def load(ctx: StepContext) -> None:
@@ -79,7 +83,7 @@ def _still_running(ctx: StepContext, reader: LoadLog) -> None:
     if state.phase == UnitPhase.ACTIVE:
         return
     progress = reader.feed(follow_log(ctx))
-    last = next((line for line in reversed(list(ctx.recorder.copied_log())) if line.strip()), "")
+    last = last_telling(list(ctx.recorder.copied_log()))
     known, how = why_ended(ctx, state)
     reason = known if known in OUTSIDE else progress.reason or known or Reason.ENGINE_DEAD
     raise StepFailed(reason, f"{how} while loading", progress.evidence or last)
@@ -118,8 +122,13 @@ def _give_up_where_due(ctx: StepContext, watch: _Watch, progress: LoadProgress, 
     if ctx.recorder.since_launch_s() > limits.timeout:
         raise StepFailed(Reason.LOAD_TIMEOUT, f"not ready after {limits.timeout:.0f} s, in {where}")
     _look_at_gpus(ctx, watch, now)
-    if now - watch.since > limits.stall:
+    silent_s = now - watch.since
+    if silent_s > limits.stall:
         raise StepFailed(Reason.NO_PROGRESS, f"no sign of progress for {limits.stall:.0f} s, in {where}")
+    if silent_s > limits.stall * WARN_AT and watch.told_of != watch.since:
+        watch.told_of = watch.since
+        stalled = {**_shown(progress), "silent_s": round(silent_s, 1), "limit_s": limits.stall, "where": where}
+        ctx.recorder.progress(stalled, event="stalled")
 
 
 def _look_at_gpus(ctx: StepContext, watch: _Watch, now: float) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 from service.domain.reasons import Reason
-from workers.hosts.base import GpuHolder, HostError, PortOwner, ProcessInfo
+from workers.hosts.base import HostError, PortOwner, ProcessInfo
+from workers.hosts.gpu_reading import GpuHolder
 from workers.steps.base import StepContext, StepFailed
 
 ENGINE_TITLES = ("vllm::", "sglang::", "llama-server", "trtllm-serve")

@@ -25,6 +25,8 @@ class ExperimentRow(SQLModel, table=True):
             postgresql_where=text("status IN ('running', 'stopping')"),
         ),
         Index("ix_experiments_queue", "host_id", "status", "priority", "id"),
+        # All that the metrics count, so that they need not look at the rows.
+        Index("ix_experiments_figures", "host_id", "status", "outcome", "reason", "engine_kind"),
         CheckConstraint("status IN ('held', 'queued', 'running', 'stopping', 'finished')", name="status"),
         CheckConstraint("(status = 'finished') = (outcome IS NOT NULL)", name="outcome_when_finished"),
         CheckConstraint("(status = 'finished') = (finished_at IS NOT NULL)", name="time_when_finished"),
@@ -47,6 +49,8 @@ class ExperimentRow(SQLModel, table=True):
     """The line a person would point at."""
     spec: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
     spec_hash: str = Field(index=True)
+    engine_kind: str = Field(default="", sa_column=Column(Text, nullable=False, server_default=""))
+    """As in the spec, where counting would have to read all of it."""
     engine_hash: str
     bench_hash: str
     served_model: str = ""
@@ -128,7 +132,11 @@ class EventRow(SQLModel, table=True):
     """What happened, in the order it happened."""
 
     __tablename__ = "events"
-    __table_args__ = (Index("ix_events_experiment", "experiment_id", "id"), {"sqlite_autoincrement": True})
+    __table_args__ = (
+        Index("ix_events_experiment", "experiment_id", "id"),
+        Index("ix_events_type", "type", "id"),
+        {"sqlite_autoincrement": True},
+    )
 
     id: int | None = Field(default=None, primary_key=True)
     at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))

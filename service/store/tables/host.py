@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Index, Text, UniqueConstraint, false, text
+from sqlalchemy import JSON, Boolean, CheckConstraint, Column, Index, Integer, Text, UniqueConstraint, false, text
 from sqlmodel import Field, SQLModel
 
 from service.store.columns import json_column, time_column, utc_now
@@ -30,6 +30,8 @@ class HostRow(SQLModel, table=True):
     """Seconds since 1970 by the database's clock."""
     fence: int = 0
     """Grows with every claim; a writer with an older one has lost the host."""
+    claims_lost: int = Field(default=0, sa_column=Column(Integer, nullable=False, server_default="0"))
+    """How often a lease ran out unreturned and somebody else took the host."""
     worker_silent: bool = False
     paused: bool = Field(default=False, sa_column=Column(Boolean, nullable=False, server_default=false()))
     """Nothing new starts; what runs is finished."""

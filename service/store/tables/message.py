@@ -36,7 +36,13 @@ class NotifierRow(SQLModel, table=True):
     hosts: list[str] = Field(default_factory=list, sa_column=json_column())
     """Only what happens on these hosts; empty is every host."""
     default: bool = False
-    """Told also of experiments that name no notifier."""
+    """Told of what nobody else is named for."""
+    after_event: int = 0
+    """The newest event when it was added or enabled again: older ones are not told."""
+    quiet_until: float | None = None
+    """The receiver asked for a pause (Retry-After); seconds since 1970 by the database's clock."""
+    digest_event: int = 0
+    """The newest event that its digests have told of."""
     disabled_at: datetime | None = Field(default=None, sa_column=time_column())
     disabled_because: str | None = Field(default=None, sa_column=Column(Text))
     created_by: str
@@ -50,7 +56,7 @@ class DeliveryRow(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("notifier_id", "key"),
         Index("ix_deliveries_due", "status", "next_try"),
-        Index("ix_deliveries_order", "notifier_id", "experiment_id", "id"),
+        Index("ix_deliveries_order", "notifier_id", "line", "id"),
         Index("ix_deliveries_experiment", "experiment_id", "id"),
         CheckConstraint("status IN ('pending', 'delivered', 'dead')", name="status"),
         {"sqlite_autoincrement": True},
@@ -62,17 +68,24 @@ class DeliveryRow(SQLModel, table=True):
     """What makes it this message and no other, e.g. `event:812`: the same fact is told once."""
     event_id: int | None = Field(default=None, foreign_key="events.id")
     experiment_id: int | None = Field(default=None, foreign_key="experiments.id")
+    line: str
+    """What must arrive in order: the messages of one experiment, of one host."""
     type: str
     message_id: str
     """The receiver's means to tell a second try from a second message (`webhook-id`)."""
     body: dict[str, Any] = Field(default_factory=dict, sa_column=json_column())
-    """The payload as sent, without secrets."""
+    """The message in words and figures, without secrets; the notifier's kind says how it is written."""
     status: str = "pending"
+    ended_because: str | None = Field(default=None, sa_column=Column(Text))
+    """Why it is dead."""
     attempts: int = 0
+    """Tries that failed, since it was made or replayed."""
     next_try: float = 0.0
     """Seconds since 1970 by the database's clock."""
     claimed_until: float | None = None
     """Somebody is sending it, until then."""
+    claim: str | None = None
+    """Who is: what another one found out in the meantime changes nothing."""
     created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     delivered_at: datetime | None = Field(default=None, sa_column=time_column())
 

@@ -42,21 +42,27 @@ class DurationRow(SQLModel, table=True):
 
     __tablename__ = "durations"
     __table_args__ = (
-        Index("ix_durations_engine", "host_id", "part", "engine_hash", "id"),
-        Index("ix_durations_model", "host_id", "part", "served_model", "id"),
-        Index("ix_durations_kind", "host_id", "part", "engine_kind", "id"),
+        # One for each way of looking for what is alike, and in it the latest come last.
+        Index("ix_durations_engine", "host_id", "part", "bench_hash", "engine_hash", "id"),
+        Index("ix_durations_model", "host_id", "part", "bench_hash", "served_model", "id"),
+        Index("ix_durations_kind", "host_id", "part", "bench_hash", "engine_kind", "id"),
         Index("ix_durations_experiment", "experiment_id"),
         {"sqlite_autoincrement": True},
     )
 
     id: int | None = Field(default=None, primary_key=True)
     host_id: int = Field(foreign_key="hosts.id")
-    experiment_id: int = Field(foreign_key="experiments.id")
-    attempt: int
+    experiment_id: int | None = Field(default=None, foreign_key="experiments.id")
+    """Null for what a shift does: park, restore."""
+    attempt: int = 1
     part: str
-    """A step (`clear`, `launch`, `load`, ...), a load phase (`load:weights_loading`), a bench phase (`bench:8`)."""
+    """A step (`clear`, `launch`, `load`, ...), a load phase (`load:weights_loading`), a bench phase (`bench:8`, `bench:warmup`), the
+    sums of an attempt's steps before and after the engine serves (`ready`, `bench`), or what a shift does (`park`, `restore`)."""
     seconds: float
-    engine_hash: str
-    engine_kind: str
+    engine_hash: str = ""
+    engine_kind: str = ""
     served_model: str = ""
     bench_hash: str = ""
+    """Empty for parts that do not depend on it, such as the load."""
+    repeat: int | None = None
+    """How often the part did its work over (`bench.repeat`, of the warm-up `bench.warmup`): it takes longer in proportion."""

@@ -30,12 +30,12 @@ class Api:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.app = create_app(database)
+        self.app = create_app(database, loopback_only=True)
 
     def ask(self, method: str, path: str, *, app: FastAPI | None = None, **kwargs: Any) -> httpx.Response:
         async def asked() -> httpx.Response:
             transport = httpx.ASGITransport(app=app or self.app, raise_app_exceptions=False)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
                 return await client.request(method, path, **kwargs)
 
         return asyncio.run(asked())

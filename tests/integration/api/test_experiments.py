@@ -26,6 +26,7 @@ def test_submitted_is_queued_and_can_be_found(api: Api) -> None:
     assert body["spec"]["bench"]["max_tokens"] == 4096, "defaults are written out"
     shown = api.get(answer.headers["location"]).json()
     assert shown.pop("steps") == []
+    assert shown.pop("starts_at") >= body.pop("starts_at"), "at once, and so a moment later"
     assert shown == body
 
 

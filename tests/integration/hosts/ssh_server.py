@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import paramiko
@@ -86,15 +86,8 @@ class SshServer:
         self.answers_no_exec = False
         self.forwards = True
         self.connections: list[paramiko.Transport] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = _listening(lambda wire: threading.Thread(target=self._serve, args=(wire,), daemon=True).start())
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                wire, _ = self._listener.accept()
-                threading.Thread(target=self._serve, args=(wire,), daemon=True).start()
 
     def _serve(self, wire: socket.socket) -> None:
         transport = paramiko.Transport(wire)
@@ -215,18 +208,14 @@ class Relay:
         self._target = port
         self.silent = False
         self._sockets: list[socket.socket] = []
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = _listening(self._connect)
         self.port: int = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                near, _ = self._listener.accept()
-                far = socket.create_connection(("127.0.0.1", self._target))
-                self._sockets += [near, far]
-                for source, sink in ((near, far), (far, near)):
-                    threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
+    def _connect(self, near: socket.socket) -> None:
+        far = socket.create_connection(("127.0.0.1", self._target))
+        self._sockets += [near, far]
+        for source, sink in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=(source, sink), daemon=True).start()
 
     def _carry(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -250,19 +239,32 @@ class Relay:
 
 
 @contextlib.contextmanager
-def port_that_says(words: bytes) -> Iterator[int]:
-    """Something that listens, says this to whoever comes, and nothing more."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        met: list[socket.socket] = []
+def port_that_says(words: bytes, leaves_after_s: float | None = None) -> Iterator[int]:
+    """Something that listens, says this to whoever comes, and nothing more; it may leave after that."""
+    met: list[socket.socket] = []
 
-        def meet() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    wire, _ = listener.accept()
-                    met.append(wire)
-                    wire.sendall(words)
-
-        threading.Thread(target=meet, daemon=True).start()
-        yield listener.getsockname()[1]
-        for wire in met:
+    def meet(wire: socket.socket) -> None:
+        met.append(wire)
+        wire.sendall(words)
+        if leaves_after_s is not None:
+            time.sleep(leaves_after_s)  # what it does, not what is waited for
             wire.close()
+
+    with _listening(meet) as listener:
+        yield listener.getsockname()[1]
+    for wire in met:
+        wire.close()
+
+
+def _listening(meet: Callable[[socket.socket], None]) -> socket.socket:
+    """Listen on loopback until the socket is closed, and meet whoever comes, one after the other."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                wire, _ = listener.accept()
+                meet(wire)
+
+    threading.Thread(target=accept, daemon=True).start()
+    return listener

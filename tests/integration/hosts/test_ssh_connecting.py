@@ -74,15 +74,9 @@ def test_a_server_that_talks_nonsense(account: Account) -> None:
 
 
 def test_a_server_that_hangs_up_at_once(account: Account) -> None:
-    def refuse() -> None:
-        wire, _ = listener.accept()
-        wire.sendall(b"Exceeded MaxStartups\r\n")
-        wire.close()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=refuse, daemon=True).start()
-        with fails(Reason.CONNECTION_LOST, "not_executed", "before keys were exchanged", "Exceeded MaxStartups"):
-            account.transport(f"127.0.0.1:{listener.getsockname()[1]}").run(["true"])
+    said = fails(Reason.CONNECTION_LOST, "not_executed", "before keys were exchanged", "Exceeded MaxStartups")
+    with port_that_says(b"Exceeded MaxStartups\r\n", leaves_after_s=0.0) as port, said:
+        account.transport(f"127.0.0.1:{port}").run(["true"])
 
 
 def test_the_deadline_bounds_connecting_too(account: Account) -> None:
@@ -246,18 +240,8 @@ def test_no_destination(account: Account) -> None:
 @pytest.fixture
 def leaves_after_its_version() -> Iterator[int]:
     """The port of a server that goes away in the middle of the handshake."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def answer_and_leave() -> None:
-            wire, _ = listener.accept()
-            wire.sendall(VERSION)
-            time.sleep(0.2)
-            wire.close()
-
-        thread = threading.Thread(target=answer_and_leave)
-        thread.start()
-        yield listener.getsockname()[1]
-        thread.join()
+    with port_that_says(VERSION, leaves_after_s=0.2) as port:
+        yield port
 
 
 def test_no_thread_is_left_of_a_handshake_that_failed(account: Account, leaves_after_its_version: int) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 from sqlmodel import select
 
 from service.domain.events import EventType
@@ -16,7 +17,7 @@ from service.domain.reasons import Reason
 from service.domain.status import Outcome, Status
 from service.store import agenda, events, hostrequests, hosts, openings, shifts
 from service.store.database import Database
-from service.store.tables import ExperimentRow, HostRequestRow, ShiftRow
+from service.store.tables import DurationRow, HostRequestRow, ShiftRow
 from tests.integration.workers.night import Night, install, read, submit
 from workers import serving
 from workers.engines.base import Readiness
@@ -284,15 +285,12 @@ def test_what_does_not_fit_before_the_window_closes_waits(database: Database, ev
     submit(database, "long")
     evening.work()
     with database.write() as session:
-        row = session.get(ExperimentRow, 1)
-        assert row is not None
-        assert row.started_at is not None
-        row.finished_at = row.started_at + timedelta(hours=5)
+        session.execute(update(DurationRow).where(DurationRow.part == "bench").values(seconds=5 * 3600.0))  # type: ignore[arg-type]
     submit(database, "long again")
     assert not due(database)
-    submit(database, "of another kind", engine={"kind": "vllm", "model": "other"})
+    submit(database, "never measured", bench={"concurrency": [1], "repeat": 1, "warmup": 0, "max_tokens": 7})
     evening.work()
-    assert evening.measured == ["long", "of another kind"]
+    assert evening.measured == ["long", "never measured"]
 
 
 def test_unsafe_production_is_not_parked_and_the_host_is_blocked(database: Database, evening: Night) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -15,7 +16,7 @@ from service.store.database import Database
 from service.store.tables import HostRow, utc_now
 from tests.integration.workers.night import Night, claim, read, submit, take_over
 from workers import experiment, shift
-from workers.hosts.base import GpuMemory, GpuReading
+from workers.hosts.gpu_reading import GpuMemory, GpuReading
 
 Look = Callable[[], bool]
 
@@ -330,7 +331,8 @@ def test_what_is_kept_of_units_goes_with_what_was_pruned(database: Database, nig
     night.work()
     assert sorted(night.host.states) == ["expctl-1-a", "expctl-2-b"]
     with database.write() as session:
-        retention.prune(session, [1])
+        oldest, _ = retention.plan(session, older_than=timedelta(0), max_bytes=None)
+        retention.prune(session, [oldest], "ann")
     submit(database, "c")
     night.work()
     assert sorted(night.host.states) == ["expctl-2-b", "expctl-3-c"]

@@ -32,6 +32,7 @@ class FakeService:
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
     url: str = ""
     over: threading.Event = field(default_factory=threading.Event)
     """Set when the test is over: streams end."""
@@ -39,7 +40,7 @@ class FakeService:
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         self.asked.append(f"{handler.command} {handler.path}")
         self.headers.append(dict(handler.headers))
-        handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        self.bodies.append(handler.rfile.read(int(handler.headers.get("content-length") or 0)))
         path = urlsplit(handler.path).path
         if path.endswith(("/logs/stream", "/v1/events")):
             self._stream(handler, path)

@@ -60,7 +60,7 @@ def test_add_sends_all_and_says_what_comes_next(fake: FakeService, capsys: Captu
     assert said.err.splitlines() == [
         "added llm-two: window opens 20:00",
         "its window is meant in UTC; --time-zone changes that",
-        "next: expctl worker --host llm-two      and then: expctl host check llm-two",
+        "next: expctl host check llm-two      (`expctl up` has started its worker; a team's service: expctl worker --host llm-two)",
     ]
 
 

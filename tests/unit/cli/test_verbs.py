@@ -13,6 +13,7 @@ from expctl.main import run
 from service.api import schemas
 from service.api.retention import PrunableOut
 from service.api.steering import Baseline
+from service.api.tokens import TokenMade, TokenOut
 from service.domain.comparison import Comparison
 from service.domain.measurement import BenchReport
 from tests.unit.cli.fake_service import FAILED, FakeService, item
@@ -168,7 +169,7 @@ def test_a_condition_on_what_was_not_measured(
         ("submit", schemas.ExperimentOut), ("cancel", schemas.ExperimentOut), ("queue", schemas.ExperimentOut),
         ("show", schemas.ExperimentDetail), ("wait", schemas.ExperimentDetail), ("watch", schemas.ExperimentDetail),
         ("pause", schemas.HostOut), ("results", schemas.ResultsOut), ("compare", Comparison), ("baseline", Baseline),
-        ("prune", PrunableOut), ("bench", BenchReport),
+        ("prune", PrunableOut), ("bench", BenchReport), ("token create", TokenMade), ("token list", TokenOut),
     ],
 )  # fmt: skip
 def test_the_known_fields_are_those_of_the_answer(verb: str, model: Any) -> None:

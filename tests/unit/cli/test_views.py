@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from rich.console import Console, RenderableType
@@ -16,9 +19,9 @@ from expctl.views import experiment, queue, results, watching
 Json = dict[str, Any]
 
 
-def printed(drawn: RenderableType) -> str:
+def printed(drawn: RenderableType, width: int = 120) -> str:
     out = io.StringIO()
-    Console(file=out, width=120, highlight=False).print(drawn)
+    Console(file=out, width=width, highlight=False).print(drawn)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -59,18 +62,54 @@ FAILED = item(
 )  # fmt: skip
 
 
-def test_the_queue() -> None:
+def test_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     running = item(
         status="running", status_text="Measuring", where_text="c=8, request 3 of 25, 62.6 tok/s",
         started_at="2026-11-30T20:00:00Z", finished_at="2026-11-30T20:00:41Z",
+        eta=f"{datetime.now(UTC) + timedelta(days=2):%Y-%m-%d}T02:06:00Z",
     )  # fmt: skip
-    assert printed(queue.table([running, item(42), FAILED])) == lines("""
-        ID  NAME        HOST    STATUS                                                   WHY / WHERE                        TIME
-        41  int4 base   gpu-01  Measuring                                                c=8, request 3 of 25, 62.6 tok/s    41s
-        42  int4 base   gpu-01  Queued                                                   next on its host                      -
-        40  int4 ngram  gpu-01  Failed in load: the KV cache does not fit the requested  16.0 GiB KV cache is needed       1h45m
-                                context
+    far = f"{datetime.now(UTC) + timedelta(days=2):%d %b} 02:06"
+    assert printed(queue.table([running, item(42), FAILED])).replace(far, "DD Mon 02:06") == lines("""
+        ID  NAME        HOST    STATUS                                     WHY / WHERE                        TIME           ETA
+        41  int4 base   gpu-01  Measuring                                  c=8, request 3 of 25, 62.6 tok/s    41s  DD Mon 02:06
+        42  int4 base   gpu-01  Queued                                     next on its host                      -             -
+        40  int4 ngram  gpu-01  Failed in load: the KV cache does not fit  16.0 GiB KV cache is needed       1h45m             -
+                                the requested context
     """)
+
+
+def test_when_it_ends_by_the_reader_s_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    soon = datetime.now(UTC) + timedelta(minutes=50)
+    assert queue.eta(item(eta=soon.isoformat())) == f"{soon.astimezone(ZoneInfo('Europe/Berlin')):%H:%M}"
+    assert queue.eta(item(eta=None)) == "-"
+    monkeypatch.undo()
+    time.tzset()
+
+
+WAITS = "starts about 02:10, ends about 03:05 (p90 03:20); by 12 loads of this configuration"
+LEFT = "then compiling and CUDA graphs, about 41 min left (p90 55 min), all done about 03:05 (p90 03:20)"
+
+
+def test_what_waits_says_when_it_runs() -> None:
+    waits = item(42, eta="2026-12-01T03:05:00Z", eta_text=WAITS)
+    assert f"next on its host; {WAITS}" in " ".join(printed(experiment.render(waits)).split())
+    assert WAITS in " ".join(printed(queue.drawn([waits], 59)).split())
+
+
+def test_what_loads_says_how_long_it_goes_on() -> None:
+    loading = item(status="running", status_text="Loading", where_text="weights 29/64 (45 %)", eta_text=LEFT)
+    told = f"weights 29/64 (45 %), {LEFT}"
+    assert told in " ".join(printed(experiment.render(loading)).split())
+    assert watching._block(loading).plain.endswith(f"Loading · {told}")
+
+
+def test_the_night_against_the_window() -> None:
+    hosts = [{"name": "gpu-01", "night_text": "the night: 5 of 7 fit before 07:20"}, {"name": "gpu-02", "night_text": ""}]
+    assert queue.nights(hosts) == ["gpu-01, the night: 5 of 7 fit before 07:20"]
 
 
 def test_the_night_in_one_line() -> None:
@@ -181,6 +220,13 @@ def test_results() -> None:
         code    1   62.6      212             1500    16.01    4096          -
         speculation: off
     """)
+
+
+@pytest.mark.parametrize(("width", "tables"), [(80, 1), (60, 2), (40, 3)])
+def test_results_on_a_narrow_screen(width: int, tables: int) -> None:
+    text = printed(results.render({"experiment": item(), "first_request": None, "phases": [phase(asked("explanation"))]}), width)
+    assert sum(line.startswith("prompt") for line in text.splitlines()) == tables
+    assert {"62.6", "212", "1500", "16.01", "4096"} <= set(text.split()), "no figure is cut"
 
 
 def test_no_results_yet() -> None:

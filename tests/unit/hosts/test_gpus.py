@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from service.domain.reasons import Reason
-from workers.hosts.base import GpuReading, ProcessInfo
+from workers.hosts.base import ProcessInfo
+from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.gpus import GpuTools
 from workers.hosts.local import LocalHost
 from workers.hosts.local_transport import LocalTransport

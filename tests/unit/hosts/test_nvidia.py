@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.hosts.base import GpuMemory
+from workers.hosts.gpu_reading import GpuMemory
 from workers.hosts.gpu_tool import NoDevices, ToolFailed
 from workers.hosts.nvidia import GPU_FIELDS, HOLDER_FIELDS, parse_gpus, parse_holders, table
 

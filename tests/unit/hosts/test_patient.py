@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from service.domain.reasons import Reason
-from workers.hosts.base import HostBusy, HostError, UnitDefinition
+from workers.hosts import patient
+from workers.hosts.base import HostBusy, HostError, UnitDefinition, UnitState
 from workers.hosts.fake_production import FakeProductionHost
 from workers.hosts.patient import PatientHost
 from workers.hosts.transport import TransportError
@@ -117,3 +118,46 @@ def test_patience_ends() -> None:
     wire.broken = 10
     with pytest.raises(HostError, match="too long"):
         PatientHost(wire, watcher).facts()
+
+
+def looks(monkeypatch: pytest.MonkeyPatch, *took_s: float) -> PatientHost:
+    """A host that is looked at as often, each look taking so long."""
+    host, now = PatientHost(FakeProductionHost(), Watcher()), [0.0]
+    monkeypatch.setattr(patient.time, "monotonic", lambda: now[0])
+    inner = host._host.unit
+
+    for seconds in took_s:
+
+        def look(name: str, seconds: float = seconds) -> UnitState:
+            now[0] += seconds
+            return inner(name)
+
+        monkeypatch.setattr(host._host, "unit", look)
+        host.unit("x")
+    return host
+
+
+@pytest.mark.parametrize(
+    ("took_s", "stalls"),
+    [
+        ((0.1, 0.1, 12.0, 0.1), 1),
+        ((0.1, 12.0, 0.1, 0.1, 0.1, 20.0), 2),
+        ((12.0, 0.1), 0),
+        ((0.1, 7.0), 0),
+        ((2.0, 12.0, 12.0, 12.0), 0),
+    ],
+    ids=["once", "twice", "the first connects", "a busy host", "a slow host"],
+)
+def test_a_look_that_takes_unusually_long_is_a_stall(monkeypatch: pytest.MonkeyPatch, took_s: tuple[float, ...], stalls: int) -> None:
+    host = looks(monkeypatch, *took_s)
+    assert (host.stalls, host.outages) == (stalls, 0)
+
+
+def test_an_outage_is_no_stall_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    wire, watcher = Wire(), Watcher()
+    host, now = PatientHost(wire, watcher), iter(float(20 * second) for second in range(100))
+    host.unit("x")
+    monkeypatch.setattr(patient.time, "monotonic", lambda: next(now))
+    wire.broken = 1
+    host.unit("x")
+    assert (host.stalls, host.outages) == (0, 1)

@@ -9,8 +9,9 @@ from service.domain.measurement import Distribution, PhaseResult, PhaseSummary, 
 from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from workers.bench.run import PhaseRun
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading, UnitDefinition, UnitPhase, UnitState
+from workers.hosts.base import UnitDefinition, UnitPhase, UnitState
 from workers.hosts.fake import FakeHost
+from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.steps.base import StepContext
 from workers.steps.fake import FakeClock, FakeEngine, FakeRecorder
 

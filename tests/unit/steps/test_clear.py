@@ -7,7 +7,8 @@ import pytest
 from service.domain.errors import ClaimLost
 from service.domain.reasons import Reason
 from tests.unit.steps.stage import UNIT, Stage, gpus, holder
-from workers.hosts.base import GpuHolder, GpuMemory, GpuReading, HostError, PortOwner, ShmUsage
+from workers.hosts.base import HostError, PortOwner, ShmUsage
+from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.steps.base import Cancelled, StepFailed
 from workers.steps.clear import clear
 from workers.steps.free_gpus import SETTLE_S, TOLERANCE_MIB, UNKNOWN_S

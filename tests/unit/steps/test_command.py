@@ -17,9 +17,10 @@ from workers.engines.base import HostDefaults
 from workers.engines.command import ProgressPattern
 from workers.engines.registry import make_engine
 from workers.hosts import collecting
-from workers.hosts.base import Collected, CollectedFile, GpuReading, HostError
+from workers.hosts.base import Collected, CollectedFile, HostError
 from workers.hosts.collecting import collect
 from workers.hosts.fake import FakeHost
+from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.local import LocalHost
 from workers.runner import COMMAND_STEPS, STEPS, Ending, run, steps_of
 from workers.steps.base import Cancelled, HandOver, StepContext

@@ -9,7 +9,7 @@ import pytest
 from service.domain.reasons import Reason
 from tests.unit.steps.stage import UNIT, Stage
 from workers.hosts.base import UnitPhase, UnitState
-from workers.steps.base import StepContext, StepFailed, why_ended
+from workers.steps.base import StepContext, StepFailed, last_telling, why_ended
 
 PROD = "vllm-prod.service"
 
@@ -26,6 +26,8 @@ def context(stage: Stage) -> StepContext:
         (UnitState(UNIT, UnitPhase.ENDED, result="start-limit-hit"), Reason.CRASH_LOOP, "start-limit-hit"),
         (UnitState(UNIT, UnitPhase.ENDED, result="exit-code", exit_status=203), Reason.EXEC_FAILED, "exit status 203"),
         (UnitState(UNIT, UnitPhase.ENDED, result="exit-code", exit_status=1), None, "exit status 1"),
+        (UnitState(UNIT, UnitPhase.ENDED, result="exit-code", signal=15), None, "signal 15"),
+        (UnitState(UNIT, UnitPhase.ENDED, result="exit-code"), Reason.EXEC_FAILED, "ExecStartPre="),
         (UnitState(UNIT, UnitPhase.ENDED, result="success", exit_status=0), None, "exit status 0"),
         (UnitState(UNIT, UnitPhase.NOT_FOUND), None, "is there no longer"),
     ],
@@ -34,6 +36,19 @@ def test_the_service_manager_s_own_word(state: UnitState, reason: Reason | None,
     found, how = why_ended(context(Stage()), state)
     assert found == reason
     assert words in how
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["x.service: Failed to load environment files: none", "x.service: Failed to run 'start-pre' task: none", "Failed to start x."],
+        ["x.service: Control process exited, code=exited", "x.service: Failed with result 'exit-code'.", "x.service: Consumed 1s CPU."],
+        ["ValueError: Failed to start the engine", "  "],
+        ["Stopped x.service."],
+    ],
+)
+def test_the_line_that_tells_why_stands_before_what_sums_up(lines: list[str]) -> None:
+    assert last_telling(lines) == lines[0]
 
 
 def test_a_reboot_comes_before_everything() -> None:

@@ -6,7 +6,8 @@ from service.domain.errors import ClaimLost
 from service.domain.reasons import Reason
 from tests.unit.steps.stage import ADDRESS, UNIT, Stage, gpus, make_spec
 from workers.engines.base import Readiness
-from workers.hosts.base import GpuReading, PortOwner
+from workers.hosts.base import PortOwner
+from workers.hosts.gpu_reading import GpuReading
 from workers.steps.base import Cancelled, HandOver, StepFailed
 from workers.steps.load import ENDPOINT_PATIENCE_S, load
 

@@ -9,7 +9,8 @@ import pytest
 from service.domain.errors import ClaimLost
 from service.domain.reasons import Reason
 from tests.unit.steps.stage import Stage, gpus, holder
-from workers.hosts.base import GpuHolder, HostError, PortOwner, ProcessInfo
+from workers.hosts.base import HostError, PortOwner, ProcessInfo
+from workers.hosts.gpu_reading import GpuHolder
 from workers.steps.base import Cancelled, StepFailed
 from workers.steps.clear import PORT_SETTLE_S, clear
 from workers.steps.free_gpus import SETTLE_S

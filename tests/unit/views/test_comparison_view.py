@@ -97,7 +97,7 @@ def test_the_story_reads_as_a_person_would_tell_it() -> None:
     assert "warning: the baseline is 15 days old" in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 120])
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 120])
 def test_it_fits(width: int) -> None:
     long = story()
     long["bench_phases"][0]["prompts"][0]["prompt"] = "a-prompt-with-a-very-long-name-" * 4
@@ -106,6 +106,13 @@ def test_it_fits(width: int) -> None:
     assert max(len(line) for line in text.splitlines()) <= width
     for figure in ("62.6", "46.4", "-26%", "30.1k", "142x", "21.6", "+35%"):
         assert figure in text, "a figure is never cut"
+
+
+@pytest.mark.parametrize(("width", "tables"), [(80, 1), (60, 3), (40, 3)])
+def test_on_a_narrow_screen_what_is_compared_stands_below_one_another(width: int, tables: int) -> None:
+    phase = printed(story(bench_phases=story()["bench_phases"][:1]), width)
+    assert sum(line.split()[:1] == ["prompt"] for line in phase.splitlines()) == tables
+    assert flat(phase).count("base cand diff") == 3
 
 
 def test_colour_never_carries_meaning_alone() -> None:

@@ -66,13 +66,15 @@ def test_the_helper_is_shown_before_anybody_can_log_in() -> None:
     assert installed(config(PROD, run_as="bench"), Wire(down=True)) == ["bench"]
 
 
-def checked(user: str, *, run_as: list[str], allow_root: bool = False, root: bool = False) -> Check:
+def checked(user: str, *, run_as: list[str], allow_root: bool = False, root: bool = False, beside: str | None = None) -> Check:
+    """Of production's user, and of the user of what is parked beside it."""
     host = FakeProductionHost("gpu0", run_as=None)
     host.sources[PROD] = UnitSource(PROD, (), "sha", {"User": user})
+    host.sources[OTHER] = UnitSource(OTHER, (), "sha", {"User": beside or ""})
     wire = Wire(hello={"config": {"run_as": run_as, "allow_root": allow_root}, "caller": {"root": root}})
     claim = Claim("service", "worker", 1)
     reach = cast("Reach", SimpleNamespace(transport=lambda: wire, claim=lambda: claim, impatient=lambda: host))
-    checks = Checks("gpu0", config(PROD), reach, {})
+    checks = Checks("gpu0", config(PROD) if beside is None else config(PROD, OTHER), reach, {})
     checks._try("who runs experiments", checks._users)
     return checks.found[0]
 
@@ -88,3 +90,10 @@ def test_root_is_for_an_admin_to_allow() -> None:
     assert "allow_root" in checked("", run_as=["vllm"])["remedy"]
     assert checked("", run_as=[], allow_root=True)["ok"] is True
     assert checked("", run_as=[], root=True)["ok"] is True
+
+
+def test_what_is_parked_beside_the_engine_need_not_be_forked() -> None:
+    found = checked("vllm", run_as=["vllm"], beside="root")
+    assert (found["ok"], "cannot be forked" in found["found"]) == (None, True)
+    assert checked("root", run_as=["vllm"], beside="root")["ok"] is False
+    assert checked("vllm", run_as=["vllm"], beside="vllm")["ok"] is True

@@ -119,6 +119,8 @@ def forked(order: Order, kept: Mapping[str, Sequence[str]], original_user: str, 
         "ExecStart=" + " ".join(quoted(word, alive=True) for word in order.words),
         "RemainAfterExit=no",
         "SendSIGKILL=yes",
+        # Where the program has to say that it is ready, an experiment's load may take longer than the original's, and is watched anyway.
+        "TimeoutStartSec=infinity",
         *_always(),
     ]
     return _unit_text(order, {"Unit": list(kept["Unit"]), "Service": service})

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from workers.hosts.helper.acting import end_process, start, stop
+from workers.hosts.helper.comeback import comeback
 from workers.hosts.helper.config import NOTHING, Config, read_config
 from workers.hosts.helper.context import Context, context_for
 from workers.hosts.helper.deadman import arm, deadman, disarm, restore
@@ -76,14 +77,18 @@ def source(context: Context, fields: Fields) -> dict[str, Any]:
     found = read_source(context.systemd, context.places, unit)
     argv, variables = live(context.processes, found.show)
     of_process = bool(variables)
+    written, whole = written_variables(context.systemd, context.places, unit)
     return {
         "unit": unit,
         "files": [list(one) for one in found.files],
         "sha256": found.sha256,
         "show": found.show,
         "live_argv": argv,
-        "variables": variables or written_variables(context.systemd, context.places, unit),
+        "variables": variables or written,
         "variables_from": "process" if of_process else "unit",
+        # For whoever wants to know what a start would give it now; null where that cannot be said.
+        "written_variables": written if whole else None,
+        **comeback(context, found),
     }
 
 

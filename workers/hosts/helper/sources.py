@@ -17,7 +17,7 @@ from workers.hosts.helper.refusals import PERMISSION_DENIED, UNIT_SYNTAX, Refuse
 from workers.hosts.helper.systemd import Systemd, number
 
 FOLDERS = ("/etc/systemd/", "/run/systemd/", "/usr/lib/systemd/", "/lib/systemd/", "/usr/local/lib/systemd/")
-FILE_LISTED = re.compile(r"(/[^*?\[\]]+) \(ignore_errors=(?:yes|no)\)")
+FILE_LISTED = re.compile(r"(/.+) \(ignore_errors=(yes|no)\)")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,11 @@ class Source:
 
 def read_source(systemd: Systemd, places: Places, unit: str) -> Source:
     """The files are where systemd says. Refused where there is no such unit, or another than root could write its files."""
+    if unit.rpartition(".")[0].endswith("@"):
+        raise Refused(UNIT_SYNTAX, f"{unit} is a template and runs nothing by itself: name an instance of it")
     show = systemd.show(unit)
+    if show["LoadState"] == "masked":
+        raise Refused(UNIT_SYNTAX, f"{unit} is masked, so that systemd starts it for nobody: systemctl unmask {unit}")
     if not show.get("FragmentPath"):
         raise Refused(UNIT_SYNTAX, f"{unit} has no file on this host (LoadState={show['LoadState']})")
     paths = [show["FragmentPath"], *show.get("DropInPaths", "").split()]
@@ -52,20 +56,34 @@ def live(processes: Processes, show: dict[str, str]) -> tuple[list[str], dict[st
     return (processes.command_line(pid), processes.variables(pid)) if pid else ([], {})
 
 
-def written_variables(systemd: Systemd, places: Places, unit: str) -> dict[str, str]:
-    """What Environment= and the EnvironmentFile= give, for a unit that does not run or whose program wiped its environment.
+def environment_files(systemd: Systemd, unit: str) -> list[tuple[str, bool]]:
+    """(path, whether systemd goes on without it) of each EnvironmentFile=; a path may be a pattern."""
+    return [(path, optional == "yes") for path, optional in FILE_LISTED.findall(systemd.value(unit, "EnvironmentFiles"))]
 
-    A missing file, or one that is not root's alone, gives nothing: systemd may go on without it, or fail; we only look.
+
+def written_variables(systemd: Systemd, places: Places, unit: str) -> tuple[dict[str, str], bool]:
+    """What Environment= and the EnvironmentFile= give to the next start, and whether that is all of it.
+
+    A file that is not root's alone, or that is named by a pattern, gives nothing: systemd reads it, we do not.
     """
     words = _words(systemd.value(unit, "Environment"))
     found = {name: value for name, equals, value in (word.partition("=") for word in words) if equals}
-    for path in FILE_LISTED.findall(systemd.value(unit, "EnvironmentFiles")):
-        try:
-            text = read_admins(Path(places.root + path))
-        except Refused:
-            continue
-        found.update(environment_of(text))
-    return found
+    read = [_variables_in(places, path) for path, _ in environment_files(systemd, unit)]
+    for variables in read:
+        found.update(variables or {})
+    return found, None not in read
+
+
+def _variables_in(places: Places, path: str) -> dict[str, str] | None:
+    """Those of one file, none of a file that is missing; None where that cannot be known."""
+    if re.search(r"[*?\[]", path):
+        return None
+    if not Path(places.root + path).exists():
+        return {}
+    try:
+        return environment_of(read_admins(Path(places.root + path)))
+    except Refused:
+        return None
 
 
 def _words(text: str) -> Sequence[str]:

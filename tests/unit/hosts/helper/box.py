@@ -100,7 +100,7 @@ class Box:
     def write(self, path: str, text: str) -> Path:
         """A file of the box, owned by whom the helper runs as."""
         found = self.root / path
-        for folder in [*found.parents][: len(Path(path).parts) - 1]:
+        for folder in reversed([*found.parents][: len(Path(path).parts) - 1]):
             folder.mkdir(exist_ok=True)
             self.own(folder)
         found.write_text(text)

@@ -161,6 +161,7 @@ ExecStart=
 ExecStart="-/opt/vllm" "serve"
 RemainAfterExit=no
 SendSIGKILL=yes
+TimeoutStartSec=infinity
 Restart=no
 StandardInput=null
 StandardOutput=journal
