@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 
 from service.store import migrate
@@ -26,10 +27,11 @@ from service.store.database import Database
 NOBODY = 65534
 RELEASE = "pginstall18"
 TEMPLATE = "expctl_template"
-# Durability costs a test run time and gives it nothing.
+# Durability costs a test run time and gives it nothing; only who crashes the server needs that a commit has left its memory.
 FAST = ("fsync=off", "full_page_writes=off", "synchronous_commit=off", "max_connections=60", "shared_buffers=32MB", "autovacuum=off")
 # The server ends with the test run, however that ends: then the pipe at `read` closes.
-WATCH = 'folder=$1; shift; "$@" & read -r _; kill -QUIT $!; wait; rm -rf "$folder"'
+WATCH = '"$@" & read -r _; kill -QUIT $!; wait'
+REMOVE = f'folder=$1; shift; {WATCH}; rm -rf "$folder"'
 
 
 @dataclass
@@ -37,7 +39,10 @@ class PostgresServer:
     """A running server on a socket in a folder of its own."""
 
     folder: Path
-    process: subprocess.Popen[bytes]
+    argv: list[str | Path]
+    who: dict[str, Any]
+    """As whom it runs, for Popen."""
+    watches: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def url(self, name: str) -> str:
@@ -61,19 +66,46 @@ class PostgresServer:
     def drop(self, name: str) -> None:
         self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
+    def start(self) -> None:
+        """Start it, and wait until it answers. The first watch removes the folder in the end."""
+        watch: list[str | Path] = ["/bin/sh", "-c", WATCH, "watch"] if self.watches else ["/bin/sh", "-c", REMOVE, "watch", self.folder]
+        with (self.folder / "log").open("ab") as log:
+            made: subprocess.Popen[bytes] = subprocess.Popen(
+                [*watch, *self.argv], stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, **self.who
+            )
+        self.watches.append(made)
+        _wait_until_ready(self)
+
+    def crash(self) -> None:
+        """All its processes are gone at once. What it has committed is on the disk, as far as the kernel is concerned."""
+        mark = self.folder / "data" / "postmaster.pid"
+        main = psutil.Process(int(mark.read_text().split()[0]))
+        family = [*main.children(), main]
+        for one in family:
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        tick = threading.Event()
+        while any(_lives(one) for one in family):
+            tick.wait(0.02)
+        # Its watch has not asked how it ended, so that its number is still in use and it would be taken for alive.
+        for left in (mark, *self.folder.glob(".s.PGSQL.*.lock")):
+            left.unlink()
+
     def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(30)
+        """For good."""
+        for watch in reversed(self.watches):
+            assert watch.stdin is not None
+            watch.stdin.close()
+            watch.wait(30)
 
 
-def start_postgres() -> PostgresServer:
-    """Start a server and migrate the template of the tests' databases: about a second."""
+def start_postgres(*, durable: bool = False) -> PostgresServer:
+    """Start a server and migrate the template of the tests' databases: about a second. `durable`: a commit survives `crash`."""
     # Not under pytest's own folder: a socket's path may have no more than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="expctl-pg-"))
     try:
-        server = PostgresServer(folder, _start(folder))
-        _wait_until_ready(server)
+        server = _new_server(folder, durable=durable)
+        server.start()
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -84,7 +116,7 @@ def start_postgres() -> PostgresServer:
     return server
 
 
-def _start(folder: Path) -> subprocess.Popen[bytes]:
+def _new_server(folder: Path, *, durable: bool) -> PostgresServer:
     who: dict[str, Any] = {"cwd": folder}
     if os.geteuid() == 0:
         os.chown(folder, NOBODY, NOBODY)
@@ -94,14 +126,9 @@ def _start(folder: Path) -> subprocess.Popen[bytes]:
     locale = ("--encoding=UTF8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C")
     initdb: list[str | Path] = [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", *locale]
     subprocess.run([*initdb, "--no-sync", "--no-instructions"], check=True, stdout=subprocess.DEVNULL, **who)
-    settings = [word for setting in FAST for word in ("-c", setting)]
-    postgres: list[str | Path] = [binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings]
-    watch: list[str | Path] = ["/bin/sh", "-c", WATCH, "watch", folder]
-    with (folder / "log").open("wb") as log:
-        process: subprocess.Popen[bytes] = subprocess.Popen(
-            [*watch, *postgres], stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, **who
-        )
-    return process
+    wanted = [setting for setting in FAST if not (durable and setting.startswith("synchronous_commit"))]
+    settings = [word for setting in wanted for word in ("-c", setting)]
+    return PostgresServer(folder, [binaries / "postgres", "-D", data, "-k", folder, "-h", "", *settings], who)
 
 
 def _binaries(folder: Path, who: dict[str, Any]) -> Path:
@@ -121,6 +148,13 @@ def _binaries(folder: Path, who: dict[str, Any]) -> Path:
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
         return folder / package.name / RELEASE / "bin"
     return programs
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _wait_until_ready(server: PostgresServer) -> None:
