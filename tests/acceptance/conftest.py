@@ -52,11 +52,16 @@ class Services:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """The demo first: it waits for a minute, and whoever begins it last keeps all others waiting."""
     items.sort(key=lambda item: item.path.name != "test_demo.py")
-    if config.getoption("--service-on") == "postgresql":
-        # What uses no service has had its turn with the other database.
-        others = [item for item in items if "services" not in getattr(item, "fixturenames", ())]
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in others]
+    others = [item for item in items if not _wanted(item, config.getoption("--service-on"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def _wanted(item: pytest.Item, service_on: str) -> bool:
+    """What costs a minute has its turn with PostgreSQL, and what uses no service with SQLite."""
+    if item.get_closest_marker("costly"):
+        return service_on != "sqlite"
+    return service_on != "postgresql" or "services" in getattr(item, "fixturenames", ())
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
