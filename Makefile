@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 # The lab's vLLM is 3.3 GB and the root of its hosts 0.3 GB: they are built once and kept outside the checkout.
 export EXPCTL_LAB_DIR ?= /var/tmp/expctl-lab
 
-.PHONY: demo test test-all lint fmt clean
+.PHONY: demo test test-all chaos lint fmt clean
 
 $(VENV)/run: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,10 @@ test-all: test
 	$(PYTHON) tests/lab/make_host.py $(EXPCTL_LAB_DIR)
 	# A file a worker: its tests may share a host or a service, and most of the time they wait.
 	$(BIN)/python -m pytest -n 3 --dist loadfile tests/lab
+
+chaos: $(VENV)/dev
+	# Every fault at every place, about half an hour; the lab's tests take a sample of it. Needs what test-all has built.
+	$(BIN)/python -m tests.lab.chaos
 
 lint: $(VENV)/dev
 	$(BIN)/ruff check .

@@ -32,6 +32,8 @@ LEASE_S = 4.0
 CLOSE_AFTER_S = 1.0
 BENCH = {"max_tokens": 60, "concurrency": [1, 4], "repeat": 1, "warmup": 2}
 NAMES = ("first", "second")
+_ONE_AT_A_TIME = threading.Lock()
+"""Migrations keep what they are at in globals."""
 
 
 @dataclass
@@ -144,7 +146,8 @@ class Lane:
 def open_lane(folder: Path, host: LabHost) -> Iterator[Lane]:
     """A lane whose host serves production, with everything started and one good night behind it. `host` has production installed."""
     with ExitStack() as stack:
-        postgres = start_postgres(durable=True)
+        with _ONE_AT_A_TIME:
+            postgres = start_postgres(durable=True)
         stack.callback(postgres.stop)
         redis = RedisServer(durable=True).start()
         stack.callback(redis.end)
