@@ -28,6 +28,14 @@ TOLD = (EventType.EXPERIMENT_FINISHED, EventType.PRODUCTION_RESTORED)
 """What somebody must have been told of."""
 
 
+def answered(look: Callable[[], bool]) -> bool:
+    """What a look finds; the database may be away at the moment."""
+    try:
+        return look()
+    except SQLAlchemyError:
+        return False
+
+
 @dataclass
 class Judge:
     """Made before a strike, asked after it."""
@@ -59,17 +67,10 @@ class Judge:
     def _waited(self, look: Callable[[], bool]) -> str:
         """Empty once it is true; else that it never was."""
         try:
-            wait_for(lambda: self._asked(look), PATIENCE_S, look.__qualname__, every=0.1)
+            wait_for(lambda: answered(look), PATIENCE_S, look.__qualname__, every=0.1)
         except NotTrue as error:
             return str(error)
         return ""
-
-    @staticmethod
-    def _asked(look: Callable[[], bool]) -> bool:
-        try:
-            return look()
-        except SQLAlchemyError:
-            return False
 
     def _settled(self, names: Mapping[int, str]) -> bool:
         with self.database.read() as session:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import col, select
 
 from service.domain.events import EventType
@@ -20,7 +19,7 @@ from service.store.tables import EventRow, HostRow, ShiftRow, StepRow
 from tests.acceptance.installation import Installation, worker_of
 from tests.databases import PostgresServer, start_postgres
 from tests.lab.chaos.faults import FAULTS
-from tests.lab.chaos.judge import Judge
+from tests.lab.chaos.judge import Judge, answered
 from tests.lab.chaos.places import SHIFT, Place
 from tests.lab.chaos.receiver import Receiver, receiving
 from tests.lab.chaos.table import Strike
@@ -102,14 +101,7 @@ class Lane:
 
     def until(self, look: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         """Wait; the database may be away meanwhile."""
-        wait_for(lambda: self._asked(look), seconds, lambda: f"{what}\n{self.installation.said()}", every=0.01)
-
-    @staticmethod
-    def _asked(look: Callable[[], bool]) -> bool:
-        try:
-            return look()
-        except SQLAlchemyError:
-            return False
+        wait_for(lambda: answered(look), seconds, lambda: f"{what}\n{self.installation.said()}", every=0.01)
 
     def _begun(self, one: int, step: str) -> bool:
         with self.database.read() as session:
