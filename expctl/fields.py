@@ -42,7 +42,8 @@ COMPARISON = (
     "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings", "advice",
 )  # fmt: skip
 PRUNABLE = ("experiment_id", "name", "finished_at", "bytes")
-BENCH = ("schema", "label", "model", "client", "phases", "first_request", "warmup")
+BENCH = ("schema", "label", "model", "client", "phases", "first_request", "warmup", "warmup_settled")
+IMPORTED = ("schema", "file", "source", "source_version", "label", "model", "phases", "notes")
 PLAN = ("name", "host", "host_known", "command", "argv", "requests")
 CHECK = ("what", "found", "state", "todo")
 
@@ -67,6 +68,7 @@ OF_VERB = {
     "prune": PRUNABLE,
     "doctor": CHECK,
     "bench": BENCH,
+    "import": IMPORTED,
     "db": ("migration",),
     **dict.fromkeys(("notify list", "notify remove", "notify enable"), NOTIFIER),
     **dict.fromkeys(("notify add", "notify rotate"), NOTIFIER_MADE),

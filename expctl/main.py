@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import keyword
 import os
 import sys
 from typing import Any
@@ -48,6 +49,8 @@ VERBS: dict[str, dict[str, str]] = {
     },
     "Toolbox (no service needed)": {
         "bench": "measure any OpenAI-compatible server",
+        "import": "other tools' results in one set of definitions",
+        "diagnose": "what a machine printed, and what it means",
         "schema": "the JSON Schema of the experiment file",
     },
     "Processes": {
@@ -141,7 +144,8 @@ def _verb(name: str, words: list[str]) -> int:
         from expctl.fields import refuse_unknown  # noqa: PLC0415 - rarely wanted
 
         refuse_unknown(name, words, options.fields)
-    module = importlib.import_module(f"expctl.commands.{name}")
+    # A verb that is a word of Python has an underscore behind its module's name.
+    module = importlib.import_module(f"expctl.commands.{name}_" if keyword.iskeyword(name) else f"expctl.commands.{name}")
     return _call(module.app, f"expctl {name}", words)
 
 

@@ -47,7 +47,7 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     if plain.get("spec_differences"):
         parts.append(_differences(plain["spec_differences"]))
     for phase in plain.get("bench_phases") or []:
-        parts += [Text(f"\nconcurrency {phase['concurrency']}", style="bold"), _prompts(phase), *_speculation(phase)]
+        parts += [Text(f"\nconcurrency {phase['concurrency']}", style="bold"), _prompts(phase), *_speculation(phase), *_drift(phase)]
     if any(row.get("tps") for phase in plain.get("bench_phases") or [] for row in phase["prompts"]):
         parts.append(Text(f"{NO_CHANGE} no change shown (95 %); changes of TTFT carry no interval", style="dim"))
     parts.append(_verdict(plain))
@@ -147,6 +147,17 @@ def _speculation(phase: Mapping[str, Any]) -> list[Text]:
         listed = "; ".join(f"{row['prompt']} {row['break_even_tokens_per_step']:.2f} (has {row['tokens_per_step']:.2f})" for row in rows)
         result.append(_bullet("break-even tokens per step: ", listed))
     return result
+
+
+def _drift(phase: Mapping[str, Any]) -> list[Text]:
+    """The baseline before and after the candidate, where it was measured again."""
+    drift = phase.get("drift")
+    if not drift:
+        return []
+    interval = drift.get("ci95")
+    span = f" (95 % interval {_points(interval[0] - 1)} to {_points(interval[1] - 1)})" if interval else ""
+    said = "the host drifted" if drift["shown"] else "no drift of the host is shown"
+    return [_bullet("baseline measured again: ", f"{_points(drift['tps_ratio'] - 1)}{span}, {said}")]
 
 
 def _speculation_words(spec: Mapping[str, Any]) -> str:

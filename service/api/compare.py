@@ -10,7 +10,7 @@ from service.api.auth import READ
 from service.api.deps import ReadSession
 from service.domain.comparison import Comparison, compare
 from service.domain.errors import UsageError
-from service.store import experiments
+from service.store import experiments, repeats
 from service.store.arms import arm
 
 router = APIRouter(prefix="/v1/compare", tags=["results"], dependencies=[READ])
@@ -28,6 +28,7 @@ def compare_experiments(
     candidates = [int(one) for one in ids.split(",")]
     if len(candidates) > MOST or any(one > 2**31 - 1 for one in candidates):
         raise UsageError("too many or too large ids", f"at most {MOST} candidates", "name fewer")
-    left = arm(session, experiments.get(session, base))
-    found = [compare(left, arm(session, experiments.get(session, one))) for one in candidates]
+    row = experiments.get(session, base)
+    left, between = arm(session, row), repeats.between_loads(session, row.host_id)
+    found = [compare(left, arm(session, experiments.get(session, one)), between) for one in candidates]
     return found[0] if len(found) == 1 else found

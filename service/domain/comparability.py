@@ -8,7 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
+from service.domain.conditions import BUSY, FOREIGN, HITS_WARN
 from service.domain.measurement import PhaseResult
+from service.domain.reasons import RULES
 from service.domain.records import Record
 from service.domain.spec import FIVE_IDS
 
@@ -36,8 +38,17 @@ class Arm(Record):
     spec: dict[str, Any] = Field(default_factory=dict)
     loads: list[list[PhaseResult]]
     """A list of bench phases a load of this configuration."""
+    recheck: list[list[PhaseResult]] = Field(default_factory=list)
+    """Of a baseline: loads measured after the candidate (A-B-A). They count like the others, and show whether the host drifted."""
+    ngram_family: str | None = None
+    """Which of vLLM's n-gram proposers ran: legacy, numba, gpu_v1, gpu_v2."""
     valid: bool = True
     invalid_reason: str | None = None
+
+
+def all_loads(arm: Arm) -> list[list[PhaseResult]]:
+    """Every load of an arm, those measured after the candidate last."""
+    return [*arm.loads, *arm.recheck]
 
 
 def prompt_order(arm: Arm) -> list[str]:
@@ -82,15 +93,17 @@ def faults(base: Arm, candidate: Arm) -> list[str]:
     for side, arm in (("baseline", base), ("candidate", candidate)):
         if not arm.valid:
             result.append(f"the {side} is invalid: {arm.invalid_reason or 'no reason recorded'}")
-        failed = [request for phases in arm.loads for phase in phases for request in phase.requests if not request.ok]
+        loads = all_loads(arm)
+        failed = [request for phases in loads for phase in phases for request in phase.requests if not request.ok]
         if failed:
             reasons = ", ".join(sorted({str(request.reason or "no reason recorded") for request in failed}))
             result.append(f"{len(failed)} request{'s' if len(failed) > 1 else ''} of the {side} failed: {reasons}")
-        elif arm.valid and any(not phase.summary.valid for phases in arm.loads for phase in phases):
-            result.append(f"the {side} has a bench phase that does not count")
-        if not any(arm.loads):
+        elif arm.valid and (spoilt := [phase for phases in loads for phase in phases if not phase.summary.valid]):
+            why = next((RULES[phase.summary.invalid_reason].sentence for phase in spoilt if phase.summary.invalid_reason), None)
+            result.append(f"the {side} has a bench phase that does not count" + (f": {why}" if why else ""))
+        if not any(loads):
             result.append(f"the {side} has no measurement")
-        elif len({phases[0].concurrency if phases else None for phases in arm.loads}) > 1:
+        elif len({phases[0].concurrency if phases else None for phases in loads}) > 1:
             result.append(f"the loads of the {side} measured different bench phases")
     firsts = [arm.loads[0][0].concurrency for arm in (base, candidate) if arm.loads and arm.loads[0]]
     if len(set(firsts)) > 1:
@@ -112,7 +125,25 @@ def doubts(base: Arm, candidate: Arm, now: datetime | None) -> list[str]:
             result.append(f"{what} of the {' and the '.join(sides)} not known: taken as the same, not shown to be")
     if base.engine_version and candidate.engine_version and base.engine_version != candidate.engine_version:
         result.append(f"the engine versions differ: {base.engine_version} and {candidate.engine_version}")
-    return result + _age(base, candidate, now)
+    return result + _unfair("baseline", base) + _unfair("candidate", candidate) + _age(base, candidate, now)
+
+
+def _unfair(side: str, arm: Arm) -> list[str]:
+    """What else happened while a side was measured; of several loads the worst."""
+    result = []
+    for level in dict.fromkeys(phase.concurrency for phases in all_loads(arm) for phase in phases):
+        found = [phase.summary.conditions for phases in all_loads(arm) for phase in phases if phase.concurrency == level]
+        known = [conditions for conditions in found if conditions is not None]
+        where = f"of the {side} at concurrency {level}"
+        if any(FOREIGN in conditions.warnings for conditions in known):
+            more = max((conditions.foreign_tokens or 0 for conditions in known), default=0)
+            result.append(f"the engine {where} served somebody else too ({more} tokens that were not ours)")
+        if any(BUSY in conditions.warnings for conditions in known):
+            result.append(f"the engine {where} was busy before the first request")
+        hits = max((conditions.prefix_cache_hit_rate or 0.0 for conditions in known), default=0.0)
+        if hits >= HITS_WARN:
+            result.append(f"{100 * hits:.0f} % of the prompts' tokens {where} came from the prefix cache: its TTFT is of a warm one")
+    return result
 
 
 def _age(base: Arm, candidate: Arm, now: datetime | None) -> list[str]:

@@ -5,19 +5,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from service.domain.comparability import Arm, doubts, faults, prompt_order, spec_differences, why_not_comparable
+from service.domain.certainty import advise
+from service.domain.comparability import Arm, all_loads, doubts, faults, prompt_order, spec_differences, why_not_comparable
 from service.domain.condition import fails
-from service.domain.effect import BetweenLoad, Effect, Estimate, Samples, advise, estimate
-from service.domain.measurement import PhaseResult, RequestResult
+from service.domain.drafters import Counting, counting, incomparable
+from service.domain.effect import BetweenLoad, Effect, Estimate, estimate
+from service.domain.measurement import PhaseResult
+from service.domain.prompt_rows import PromptRow, prompt_row, samples
 from service.domain.records import Record
-from service.domain.speculation import Speculation, merge
-from service.domain.statistics import mean
+from service.domain.speculation import Speculation
+from service.domain.speculation_pool import merge
 
 __all__ = ["COMPARISON_SCHEMA", "Arm", "BetweenLoad", "Comparison", "Effect", "PhaseComparison", "PromptRow", "compare", "fails", "samples"]
 
@@ -26,26 +29,14 @@ COMPARISON_SCHEMA = "expctl.comparison/1"
 Verdict = Literal["better", "worse", "no_difference_shown", "not_comparable", "invalid"]
 
 
-class PromptRow(Record):
-    """One prompt on both sides; every pair is [baseline, candidate], a mean over the ok requests."""
+class Drift(Record):
+    """The baseline after the candidate over the baseline before it."""
 
-    prompt: str
-    tps: list[float | None]
-    tps_change: float | None
-    """candidate / baseline - 1."""
-    tps_change_ci95: list[float] | None = None
-    """For this prompt alone. Of several prompts one may exclude 0 by chance; the verdict is about all of them."""
-    ttft_ms: list[float | None]
-    tpot_ms: list[float | None]
-    tokens_per_step: float | None = None
-    """Effective, of the candidate; known at concurrency 1 only, where a request has the counters to itself."""
-    step_time_ratio: float | None = None
-    """How much longer a step takes: (TPOT x tokens per step) of the candidate over that of the baseline."""
-    break_even_tokens_per_step: float | None = None
-    """Tokens a step at which the candidate's steps would give the baseline's speed: r = TPOT_candidate x tokens per step / TPOT_baseline.
-
-    A lower bound for drafters that cost time themselves. None where the candidate does not speculate.
-    """
+    tps_ratio: float
+    ci95: list[float] | None
+    shown: bool
+    """Whether the interval excludes 1. Then the effect's own interval is wider by half the drift on either side: the change may have
+    come before the candidate or after it."""
 
 
 class PhaseComparison(Record):
@@ -55,12 +46,16 @@ class PhaseComparison(Record):
     verdict: Verdict
     effect: Effect | None
     """None unless both arms are valid and comparable: a number would be believed."""
+    drift: Drift | None = None
+    """How the host changed meanwhile; only where the baseline was measured again after the candidate."""
     prompts: list[PromptRow]
     output_tps: list[float | None]
     """Tokens of ok requests / wall time, loads pooled: [baseline, candidate]."""
     loads: list[int]
     """How many loads stand behind each side: [baseline, candidate]."""
     speculation: dict[Literal["baseline", "candidate"], Speculation | None]
+    acceptance_not_comparable: str | None = None
+    """Why the two mean acceptance lengths may not be set side by side; null where they may, or where there are not two."""
 
 
 class Comparison(Record):
@@ -93,13 +88,20 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
     advice: list[str] = []
     phases: list[PhaseComparison] = []
     for level in _levels(base, candidate, warnings):
-        old, new = _phases(base, level), _phases(candidate, level)
-        found = None if refused else estimate(samples(old), samples(new), between)
+        old, new = _phases(all_loads(base), level), _phases(all_loads(candidate), level)
+        drift = None if refused else _drift(base, level, between)
+        unsure = abs(math.log(drift.tps_ratio)) / 2 if drift and drift.shown else 0.0
+        found = None if refused else estimate(samples(old), samples(new), between, unsure)
         verdict = refused or _verdict(found)
         if not phases and found and verdict == "no_difference_shown":
-            advice = advise(found, len(old), len(new))
+            advice = advise(found, len(old), len(new), _repeats(old), rechecked=bool(base.recheck))
         warnings += _phase_warnings(level, old, new, found, refused)
-        phases.append(_phase(level, verdict, found, old, new, between, prompt_order(base)))
+        phase = _phase(level, verdict, found, old, new, between, prompt_order(base))
+        apart = incomparable(phase.speculation["baseline"], phase.speculation["candidate"], _counted(phase, base, candidate))
+        phases.append(phase.model_copy(update={"drift": drift, "acceptance_not_comparable": apart}))
+    warnings += [f"concurrency {phase.concurrency}: {_drifted(phase.drift)}" for phase in phases if phase.drift and phase.drift.shown]
+    apart = next((phase.acceptance_not_comparable for phase in phases if phase.acceptance_not_comparable), None)
+    warnings += [f"the mean acceptance lengths do not compare: {apart}; effective tokens per step do"] if apart else []
     warnings += _disagreement(phases) + _idle_speculation(phases, base, candidate) + doubts(base, candidate, now)
     return Comparison(
         baseline=base.experiment,
@@ -116,25 +118,47 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
 
 def _levels(base: Arm, candidate: Arm, warnings: list[str]) -> list[int]:
     """Concurrency levels that every load of both measured, in order; the others are named in a warning."""
-    loads = [{phase.concurrency for phase in phases} for arm in (base, candidate) for phases in arm.loads if phases]
-    seen = list(dict.fromkeys(phase.concurrency for arm in (candidate, base) for phases in arm.loads for phase in phases))
+    loads = [{phase.concurrency for phase in phases} for arm in (base, candidate) for phases in all_loads(arm) if phases]
+    seen = list(dict.fromkeys(phase.concurrency for arm in (candidate, base) for phases in all_loads(arm) for phase in phases))
     common = [level for level in seen if all(level in load for load in loads)]
     warnings += [f"concurrency {level} was not measured in every load, so it is left out" for level in seen if level not in common]
     return common
 
 
-def _phases(arm: Arm, level: int) -> list[PhaseResult]:
-    return [phase for phases in arm.loads for phase in phases if phase.concurrency == level]
+def _phases(loads: list[list[PhaseResult]], level: int) -> list[PhaseResult]:
+    return [phase for phases in loads for phase in phases if phase.concurrency == level]
 
 
-def samples(phases: Iterable[PhaseResult]) -> Samples:
-    """Decode speeds of the ok requests: prompt to a list a load."""
-    listed = list(phases)
-    prompts = sorted({request.prompt for phase in listed for request in phase.requests})
-    return {
-        prompt: [[request.tps for request in phase.requests if request.prompt == prompt and request.ok and request.tps] for phase in listed]
-        for prompt in prompts
-    }
+def _repeats(phases: list[PhaseResult]) -> int:
+    """How often each prompt was sent a load."""
+    return max((request.repeat + 1 for phase in phases for request in phase.requests), default=1)
+
+
+def _drift(base: Arm, level: int, between: BetweenLoad | None) -> Drift | None:
+    """The baseline's later loads against its earlier ones; None where there are none of one kind."""
+    before, after = _phases(base.loads, level), _phases(base.recheck, level)
+    found = estimate(samples(before), samples(after), between) if before and after else None
+    if found is None:
+        return None
+    interval = found.effect.ci95
+    return Drift(tps_ratio=found.effect.tps_ratio, ci95=interval, shown=interval is not None and not interval[0] <= 1 <= interval[1])
+
+
+def _drifted(drift: Drift) -> str:
+    change = drift.tps_ratio - 1
+    words = "faster" if change > 0 else "slower"
+    return f"the host drifted: the baseline was {100 * abs(change):.1f} % {words} when measured again, and the interval allows for it"
+
+
+def _counted(phase: PhaseComparison, base: Arm, candidate: Arm) -> tuple[Counting | None, Counting | None]:
+    """What each side's drafter counts as a draft."""
+    shown = phase.speculation
+    return _counting(base, shown["baseline"]), _counting(candidate, shown["candidate"])
+
+
+def _counting(arm: Arm, shown: Speculation | None) -> Counting | None:
+    asked = (arm.spec.get("engine") or {}).get("speculative") or {}
+    return counting(asked.get("method"), arm.ngram_family, shown)
 
 
 def _verdict(found: Estimate | None) -> Verdict:
@@ -170,7 +194,7 @@ def _phase(
 ) -> PhaseComparison:
     measured = {request.prompt for phase in (*old, *new) for request in phase.requests}
     prompts = [prompt for prompt in order if prompt in measured] + sorted(measured - set(order))
-    rows = [_row(prompt, level, old, new) for prompt in prompts]
+    rows = [prompt_row(prompt, level, old, new) for prompt in prompts]
     if found is not None:
         rows = [row.model_copy(update={"tps_change_ci95": _row_interval(row.prompt, old, new, between)}) for row in rows]
     return PhaseComparison(
@@ -187,66 +211,10 @@ def _phase(
     )
 
 
-def _row(prompt: str, level: int, old: list[PhaseResult], new: list[PhaseResult]) -> PromptRow:
-    sides = [
-        [request for phase in phases for request in phase.requests if request.prompt == prompt and request.ok] for phases in (old, new)
-    ]
-    tps = [_mean(request.tps for request in side) for side in sides]
-    tpot = [_mean(request.tpot_s for request in side) for side in sides]
-    steps = [_tokens_per_step(prompt, phases) if level == 1 else None for phases in (old, new)]
-    ratio = _quotient(_product(tpot[1], steps[1]), _product(tpot[0], steps[0]))
-    off = all(
-        (found := request.speculation or phase.speculation) is not None and found.status == "off"
-        for phase in new
-        for request in phase.requests
-        if request.prompt == prompt
-    )
-    return PromptRow(
-        prompt=prompt,
-        tps=tps,
-        tps_change=None if not tps[0] or tps[1] is None else tps[1] / tps[0] - 1,
-        ttft_ms=[_ms(_mean(request.ttft_s for request in side)) for side in sides],
-        tpot_ms=[_ms(value) for value in tpot],
-        tokens_per_step=steps[1],
-        step_time_ratio=ratio,
-        break_even_tokens_per_step=None if off else _quotient(_product(tpot[1], steps[1]), tpot[0]),
-    )
-
-
 def _row_interval(prompt: str, old: list[PhaseResult], new: list[PhaseResult], between: BetweenLoad | None) -> list[float] | None:
     one = [{prompt: samples(phases).get(prompt, [])} for phases in (old, new)]
     found = estimate(one[0], one[1], between)
     return None if found is None or found.effect.ci95 is None else [bound - 1 for bound in found.effect.ci95]
-
-
-def _tokens_per_step(prompt: str, phases: list[PhaseResult]) -> float | None:
-    """Effective tokens per step, pooled over a prompt's requests; 1 where nothing speculates, None where one is not known.
-
-    A request gives completion_tokens - 1 by decode steps, the first token being the prefill's; of these the accepted ones took
-    no step of their own, and there were at least as many steps as drafts.
-    """
-    tokens, steps = 0, 0
-    for phase in phases:
-        for request in phase.requests:
-            if request.prompt != prompt or not request.ok:
-                continue
-            counted = _decode_steps(request, request.speculation or phase.speculation)
-            if counted is None or request.completion_tokens is None:
-                return None
-            tokens += request.completion_tokens - 1
-            steps += counted
-    return tokens / steps if steps else None
-
-
-def _decode_steps(request: RequestResult, speculation: Speculation | None) -> int | None:
-    if speculation is None or request.completion_tokens is None:
-        return None
-    if speculation.status in {"off", "never_drafted"}:
-        return request.completion_tokens - 1
-    own = speculation if request.speculation is not None else None
-    if own is None or own.status != "on" or not own.comparable or own.accepted_tokens is None:
-        return None
-    return max(request.completion_tokens - 1 - own.accepted_tokens, own.drafts or 0)
 
 
 def _output_tps(phases: list[PhaseResult]) -> float | None:
@@ -254,23 +222,6 @@ def _output_tps(phases: list[PhaseResult]) -> float | None:
     duration = sum(phase.summary.duration_s for phase in phases)
     known = [count for count in tokens if count is not None]
     return sum(known) / duration if len(known) == len(tokens) and duration > 0 else None
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return mean(known) if known else None
-
-
-def _ms(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
-
-
-def _product(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else one * other
-
-
-def _quotient(one: float | None, other: float | None) -> float | None:
-    return None if one is None or not other else one / other
 
 
 def _disagreement(phases: list[PhaseComparison]) -> list[str]:

@@ -71,11 +71,9 @@ class Estimate:
     """An effect, and what its uncertainty is made of."""
 
     effect: Effect
-    within: float = 0.0
-    """Variance from noise within loads."""
-    between: float = 0.0
-    """Variance from differences between loads."""
-    t: float = math.inf
+    within: tuple[Part, ...] = ()
+    """Noise within loads, a part per arm and prompt; empty where it is not known."""
+    between: BetweenLoad | None = None
     warnings: list[str] = field(default_factory=list)
 
 
@@ -101,8 +99,11 @@ def between_from_history(groups: Sequence[Sequence[Samples]]) -> BetweenLoad | N
     return BetweenLoad(value=math.sqrt(squares / df), from_="history", n=df) if df else None
 
 
-def estimate(base: Samples, candidate: Samples, history: BetweenLoad | None = None) -> Estimate | None:
-    """The effect over the prompts that both have; None where there is no such prompt."""
+def estimate(base: Samples, candidate: Samples, history: BetweenLoad | None = None, unsure: float = 0.0) -> Estimate | None:
+    """The effect over the prompts that both have; None where there is no such prompt.
+
+    `unsure` is added to half the interval of the logarithm: what the host's own drift may have done to one side.
+    """
     prompts = [prompt for prompt in base if _pooled(base, prompt) and _pooled(candidate, prompt)]
     if not prompts:
         return None
@@ -116,18 +117,22 @@ def estimate(base: Samples, candidate: Samples, history: BetweenLoad | None = No
     ratio = math.exp(mean(logs))
     if within is None:
         return Estimate(Effect(tps_ratio=ratio, ci95=None, smallest_detectable=None, between_load_sd=sd), warnings=warnings)
-    loads = [_loads(arm, prompts) for arm in (base, candidate)]
-    between = Part(sd.value**2 * sum(1 / n for n in loads), sd.n if sd.from_ == "history" else math.inf)
-    inside = math.fsum(part.variance for part in within)
-    t = student_t_quantile(0.975, satterthwaite_df([*within, between]))
-    half = t * math.sqrt(inside + between.variance)
+    half = half_width(within, sd, *(_loads(arm, prompts) for arm in (base, candidate))) + unsure
     effect = Effect(
         tps_ratio=ratio,
         ci95=[ratio * math.exp(-half), ratio * math.exp(half)],
         smallest_detectable=math.expm1(half),
         between_load_sd=sd,
     )
-    return Estimate(effect, inside, between.variance, t, warnings)
+    return Estimate(effect, tuple(within), sd, warnings)
+
+
+def half_width(within: Sequence[Part], between: BetweenLoad, base_loads: int, candidate_loads: int) -> float:
+    """Half the 95 % interval of the logarithm of the ratio."""
+    df = between.n if between.from_ == "history" else math.inf
+    loads = Part(between.value**2 * (1 / base_loads + 1 / candidate_loads), df)
+    t = student_t_quantile(0.975, satterthwaite_df([*within, loads]))
+    return t * math.sqrt(math.fsum(part.variance for part in within) + loads.variance)
 
 
 def _pooled(arm: Samples, prompt: str) -> list[float]:
@@ -164,28 +169,3 @@ def _repeat_noise(loads: Sequence[Sequence[float]], values: Sequence[float]) -> 
 def _spread_over_prompts(logs: Sequence[float]) -> list[Part] | None:
     """The prompts' disagreement about the effect: noise of both arms, and how the effect differs between prompts on top."""
     return [Part(variance(logs) / len(logs), len(logs) - 1)] if len(logs) > 1 else None
-
-
-def advise(found: Estimate, base_loads: int, candidate_loads: int) -> list[str]:
-    """What would make the interval narrower: more loads or more repeats, and to which width (t taken as it is)."""
-    total = found.within + found.between
-    if total <= 0 or not math.isfinite(found.t):
-        return []
-    share = found.between / total
-
-    def reach(within: float, between: float) -> str:
-        return f"{100 * math.expm1(found.t * math.sqrt(within + between)):.1f} %"
-
-    if share < 0.5:  # noqa: PLR2004
-        return [f"noise within loads dominates: four times bench.repeat would show {reach(found.within / 4, found.between)} or more"]
-    sigma2 = found.between / (1 / base_loads + 1 / candidate_loads)
-    loads = 3 * max(base_loads, candidate_loads)
-    width = reach(found.within / 3, 2 * sigma2 / loads)
-    result = [
-        f"differences between loads make up {100 * share:.0f} % of the uncertainty, which more repeats do not lower",
-        f"{loads} loads on both sides would show {width} or more",
-    ]
-    if base_loads == 1:
-        width = reach(found.within, sigma2 / 2 + sigma2 / candidate_loads)
-        result.append(f"measuring the baseline once more, after the candidate, would show {width} or more and tell drift of the host apart")
-    return result

@@ -40,6 +40,8 @@ class RequestResult(Record):
     e2e_s: float | None = None
     """Request sent to the last token."""
     prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    """Of the prompt, found in the server's prefix cache; where the server tells."""
     completion_tokens: int | None = None
     """From the server's usage only; without usage it is unknown."""
     reasoning_tokens: int | None = None
@@ -51,14 +53,18 @@ class RequestResult(Record):
     itl_ms: list[float] = Field(default_factory=list, repr=False)
     """Inter-chunk gaps after the first, milliseconds. A chunk may hold several tokens."""
     speculation: Speculation | None = None
-    """From the engine's counters around this request; only at concurrency 1."""
+    """From the engine's counters around this request at concurrency 1, or from what the engine says with the answer."""
     text: str = Field(default="", repr=False)
     reasoning_text: str = Field(default="", repr=False)
     tool_calls: list[dict[str, Any]] = Field(default_factory=list, repr=False)
+    prompt_token_ids: list[int] | None = Field(default=None, repr=False)
+    """The prompt as the model saw it, chat template and all; where the server gives it."""
+    output_token_ids: list[int] | None = Field(default=None, repr=False)
+    """Every token of the output, reasoning and the ending one included; None where the server gives none."""
     error_code: int | None = None
     error_message: str | None = None
     warnings: list[str] = Field(default_factory=list)
-    """Such as usage_missing, finish_reason_missing, done_missing."""
+    """Such as usage_missing, finish_reason_missing, done_missing, token_ids_incomplete."""
 
 
 class Distribution(Record):
@@ -70,8 +76,27 @@ class Distribution(Record):
     p99: float | None = None
 
 
+class Conditions(Record):
+    """How fair a bench phase was: what else the engine did, what it had in its cache, how late the client ran."""
+
+    cache_salt: Literal["sent", "refused", "given"] | None = None
+    """A salt of its own with each request, which keeps prompts out of the prefix cache; `given`: the experiment's own."""
+    prefix_cache_hit_rate: float | None = None
+    """Share of the prompts' tokens that were found in the prefix cache, 0..1."""
+    foreign_tokens: int | None = None
+    """Tokens that the engine generated and that are not ours: somebody else was served meanwhile."""
+    foreign_prompt_tokens: int | None = None
+    busy_at_start: bool | None = None
+    """Whether requests were in flight before the first of ours."""
+    server_restarted: bool | None = None
+    """Whether the counters at the end are those of another process than at the start."""
+    loop_lag_ms_p99: float | None = None
+    loop_lag_ms_max: float | None = None
+    warnings: list[str] = Field(default_factory=list)
+
+
 class PhaseSummary(Record):
-    """One bench phase in numbers. `valid` is false as soon as one request failed."""
+    """One bench phase in numbers. `valid` is false as soon as one request failed, or the server was restarted meanwhile."""
 
     requests: int
     failed: int
@@ -87,6 +112,9 @@ class PhaseSummary(Record):
     itl_ms: Distribution
     e2e_ms: Distribution
     tps: Distribution
+    invalid_reason: Reason | None = None
+    """Why the phase does not count, where it is not a request's own reason."""
+    conditions: Conditions | None = None
 
 
 class PhaseResult(Record):
@@ -104,6 +132,7 @@ class BenchClient(Record):
     version: str
     loop_lag_ms_p99: float | None = None
     """99th percentile of how late the client's own event loop ran, milliseconds."""
+    loop_lag_ms_max: float | None = None
 
 
 class BenchReport(Record):
@@ -117,3 +146,5 @@ class BenchReport(Record):
     first_request: RequestResult | None = None
     """The first request after a load, kept apart and never averaged."""
     warmup: list[RequestResult] = Field(default_factory=list)
+    warmup_settled: bool | None = None
+    """Whether the engine had stopped getting faster when the warm-up ended; None where that cannot be told."""

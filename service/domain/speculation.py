@@ -16,7 +16,7 @@ drafter such as n-gram has steps without any draft, which the acceptance length 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -24,6 +24,8 @@ from pydantic import Field
 from service.domain.records import Record
 
 SpeculationStatus = Literal["on", "off", "never_drafted", "not_reported", "unknown"]
+Source = Literal["prometheus", "gauge", "log", "usage"]
+"""Counters of a Prometheus page; its gauges, which cannot be differenced; summary lines of a log; what came with a request's answer."""
 
 
 class EngineCounters(Record):
@@ -45,6 +47,10 @@ class EngineCounters(Record):
     draft_tokens: float | None = None
     accepted_tokens: float | None = None
     accepted_per_position: list[float] | None = None
+    emitted_tokens: float | None = None
+    """Of vLLM V0 only: tokens that its speculative steps gave, the target's own included."""
+    gauges: dict[str, dict[str, float]] = Field(default_factory=dict)
+    """Rank -> `accept_length` and `accept_rate`, ready-made (SGLang): over a window of the engine's own, 0 before anything was drafted."""
     per_engine: dict[str, dict[str, float]] = Field(default_factory=dict)
     process_start: float | None = None
     """process_start_time_seconds where exposed: a change means that another process answers."""
@@ -54,7 +60,7 @@ class Speculation(Record):
     """What speculation did over one span. `status` tells off, idle and unreported apart; none of them is 0."""
 
     status: SpeculationStatus
-    source: Literal["prometheus", "log", "usage"] | None = None
+    source: Source | None = None
     drafts: int | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
@@ -65,11 +71,18 @@ class Speculation(Record):
     draft_coverage: float | None = None
     per_engine: dict[str, Any] = Field(default_factory=dict)
     comparable: bool = True
+    """Whether `mean_acceptance_length` is 1 + accepted / drafts of exactly this span. See also `service.domain.drafters`."""
     warnings: list[str] = Field(default_factory=list)
 
 
-_COUNTS = ("drafts", "draft_tokens", "accepted_tokens")
+COUNTS = ("drafts", "draft_tokens", "accepted_tokens")
 _V0 = "vllm_v0"
+_SHOWN_WHEN_OFF = frozenset({"llamacpp", "sglang"})
+V0_COUNTERS = "v0_counters"
+"""The accepted tokens include some behind a rejected one: the acceptance rate does not compare with V1's."""
+SINCE_START = "since_server_start"
+NOT_OF_THIS_RUN = "not_of_this_run"
+"""A gauge over a window of the engine's own choice, which other requests may have filled."""
 
 
 def speculation_between(
@@ -78,6 +91,7 @@ def speculation_between(
     *,
     requests: int | None = None,
     configured: bool | None = None,
+    speculative_tokens: int | None = None,
 ) -> Speculation:
     """What speculation did between two readings of one engine's counters.
 
@@ -91,8 +105,10 @@ def speculation_between(
     were cut, or cross the span's edges, blur it further. Without `requests` nothing is subtracted and steps come out one
     a request too many.
 
-    `configured`: whether the experiment asks for speculation. llama.cpp shows the counters, at 0, also when it is off; and a
-    vLLM that was asked for it but shows none is worth a warning.
+    `configured`: whether the experiment asks for speculation. llama.cpp and SGLang show their series, at 0, also when it is off; and
+    a vLLM that was asked for it but shows none is worth a warning.
+
+    `speculative_tokens`: how many a draft has. vLLM V0 counts no drafts, and all of its have this length.
     """
     if before is None or after is None:
         return Speculation(status="not_reported", warnings=["counters_not_read"])
@@ -100,35 +116,90 @@ def speculation_between(
     if broken:
         return Speculation(status="unknown", source="prometheus", warnings=[broken])
     if after.draft_tokens is None and after.drafts is None:
-        return _no_series(after, configured)
+        return _gauged(after, configured) if after.gauges else _no_series(after, configured)
+    if after.engine == _V0:
+        before, after = (_with_drafts(reading, speculative_tokens) for reading in (before, after))
     found = _change(before, after, requests)
-    if found.status == "never_drafted" and configured is False:
-        return found.model_copy(update={"status": "off"})
+    if found.status == "never_drafted":
+        ever = any(getattr(after, name) for name in COUNTS)
+        return found.model_copy(update=_idle(after.engine, configured, ever=ever))
     return found
+
+
+def speculation_so_far(page: EngineCounters, *, configured: bool | None = None, speculative_tokens: int | None = None) -> Speculation:
+    """What speculation did since the server started, for a page without an earlier one: totals, not those of a run."""
+    numbers = {name: 0.0 for name, value in page if isinstance(value, float) and name not in {"process_start", "running"}}
+    ranks = {rank: dict.fromkeys(counts, 0.0) for rank, counts in page.per_engine.items()}
+    positions = None if page.accepted_per_position is None else [0.0] * len(page.accepted_per_position)
+    nothing = page.model_copy(update={**numbers, "per_engine": ranks, "accepted_per_position": positions})
+    found = speculation_between(nothing, page, configured=configured, speculative_tokens=speculative_tokens)
+    return found.model_copy(update={"warnings": [*found.warnings, SINCE_START]}) if found.source == "prometheus" else found
+
+
+def _with_drafts(reading: EngineCounters, speculative_tokens: int | None) -> EngineCounters:
+    drafted = reading.draft_tokens
+    return reading.model_copy(update={"drafts": drafted / speculative_tokens if speculative_tokens and drafted is not None else None})
+
+
+def _idle(engine: str, configured: bool | None, *, ever: bool) -> dict[str, Any]:
+    """What nothing drafted means. An engine that shows its series at 0 also when it is off may never have been asked to."""
+    if configured is False:
+        return {"status": "off"}
+    if configured is None and not ever and engine in _SHOWN_WHEN_OFF:
+        return {"status": "off", "warnings": ["off_or_never_drafted"]}
+    return {}
 
 
 def _broken(before: EngineCounters, after: EngineCounters) -> str | None:
     """Why the two readings have no difference, as a warning; None where they have."""
-    if _restarted(before, after):
+    if restarted(before, after):
         return "counter_reset"
     if before.per_engine and after.per_engine and before.per_engine.keys() != after.per_engine.keys():
         return "engines_changed"
-    if any(getattr(before, name) is None and getattr(after, name) is not None for name in _COUNTS):
+    if any(getattr(before, name) is None and getattr(after, name) is not None for name in COUNTS):
         return "counters_appeared"
     return None
 
 
-def _restarted(before: EngineCounters, after: EngineCounters) -> bool:
+def restarted(before: EngineCounters, after: EngineCounters) -> bool:
     """Whether another process answered the second time: its start time differs, or a counter fell or vanished."""
     if before.process_start is not None and after.process_start is not None and before.process_start != after.process_start:
         return True
-    pairs = [(getattr(before, name), getattr(after, name)) for name in (*_COUNTS, "generation_tokens", "prompt_tokens")]
+    pairs = [(getattr(before, name), getattr(after, name)) for name in (*COUNTS, "emitted_tokens", "generation_tokens", "prompt_tokens")]
     pairs += zip(before.accepted_per_position or [], after.accepted_per_position or [], strict=False)
     for rank, counts in before.per_engine.items():
         pairs += [
-            (value, after.per_engine[rank].get(name)) for name, value in counts.items() if rank in after.per_engine and name in _COUNTS
+            (value, after.per_engine[rank].get(name)) for name, value in counts.items() if rank in after.per_engine and name in COUNTS
         ]
     return any(old is not None and (new is None or not new >= old) for old, new in pairs)
+
+
+def _gauged(after: EngineCounters, configured: bool | None) -> Speculation:
+    """SGLang's acceptance per rank: its length has the target's own token in it. The mean is over the ranks that drafted."""
+    lengths = {rank: gauge["accept_length"] for rank, gauge in after.gauges.items() if gauge.get("accept_length")}
+    if not lengths:
+        return Speculation(**{"status": "never_drafted", "source": "gauge", **_idle(after.engine, configured, ever=False)})
+    rates = [gauge["accept_rate"] for rank, gauge in after.gauges.items() if rank in lengths and gauge.get("accept_rate") is not None]
+    signs = {
+        NOT_OF_THIS_RUN: True,
+        "mean_of_ranks": len(lengths) > 1,
+        "ranks_without_data": len(lengths) < len(after.gauges),
+    }
+    return Speculation(
+        status="on",
+        source="gauge",
+        mean_acceptance_length=math.fsum(lengths.values()) / len(lengths),
+        draft_acceptance_rate=math.fsum(rates) / len(rates) if rates else None,
+        per_engine={
+            rank: {
+                "mean_acceptance_length": lengths.get(rank),
+                "draft_acceptance_rate": gauge.get("accept_rate") if rank in lengths else None,
+            }
+            for rank, gauge in after.gauges.items()
+        },
+        comparable=False,
+        warnings=[name for name, holds in signs.items() if holds],
+    )
 
 
 def _no_series(after: EngineCounters, configured: bool | None) -> Speculation:
@@ -139,7 +210,7 @@ def _no_series(after: EngineCounters, configured: bool | None) -> Speculation:
 
 
 def _change(before: EngineCounters, after: EngineCounters, requests: int | None) -> Speculation:
-    drafts, draft_tokens, accepted = (_minus(getattr(after, name), getattr(before, name)) for name in _COUNTS)
+    drafts, draft_tokens, accepted = (_minus(getattr(after, name), getattr(before, name)) for name in COUNTS)
     warnings: list[str] = []
     moved = draft_tokens if drafts is None else drafts
     if moved is None:
@@ -148,29 +219,31 @@ def _change(before: EngineCounters, after: EngineCounters, requests: int | None)
         return Speculation(
             status="never_drafted",
             source="prometheus",
-            drafts=_whole(drafts),
-            draft_tokens=_whole(draft_tokens),
-            accepted_tokens=_whole(accepted),
+            drafts=whole(drafts),
+            draft_tokens=whole(draft_tokens),
+            accepted_tokens=whole(accepted),
         )
     v0 = after.engine == _V0
     if v0:
-        # Its accepted tokens include some behind a rejected one, so every formula built on them overstates.
-        warnings.append("v0_counters")
+        warnings.append(V0_COUNTERS)
     generated = _minus(after.generation_tokens, before.generation_tokens)
     steps = None if v0 else _steps(generated, accepted, drafts, requests, warnings)
+    # Emitted / drafts is what 1 + accepted / drafts is with V1, and says so where V0's accepted tokens overstate.
+    emitted = _minus(after.emitted_tokens, before.emitted_tokens)
+    length = ratio(emitted, drafts) if v0 else acceptance_length(accepted, drafts)
     return Speculation(
         status="on",
         source="prometheus",
-        drafts=_whole(drafts),
-        draft_tokens=_whole(draft_tokens),
-        accepted_tokens=_whole(accepted),
-        mean_acceptance_length=None if v0 else _acceptance_length(accepted, drafts),
-        draft_acceptance_rate=_ratio(accepted, draft_tokens),
-        per_position_acceptance=_per_position(before.accepted_per_position, after.accepted_per_position, drafts),
-        effective_tokens_per_step=_ratio(None if generated is None else generated - (requests or 0), steps),
-        draft_coverage=_ratio(drafts, steps),
+        drafts=whole(drafts),
+        draft_tokens=whole(draft_tokens),
+        accepted_tokens=whole(accepted),
+        mean_acceptance_length=length,
+        draft_acceptance_rate=ratio(accepted, draft_tokens),
+        per_position_acceptance=per_position(before.accepted_per_position, after.accepted_per_position, drafts),
+        effective_tokens_per_step=ratio(None if generated is None else generated - (requests or 0), steps),
+        draft_coverage=ratio(drafts, steps),
         per_engine=_per_engine(before.per_engine, after.per_engine),
-        comparable=not v0,
+        comparable=not v0 or length is not None,
         warnings=warnings,
     )
 
@@ -194,19 +267,22 @@ def _minus(after: float | None, before: float | None) -> float | None:
     return after - before
 
 
-def _ratio(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else part / whole
+def ratio(part: float | None, of: float | None) -> float | None:
+    """None where one of both is not known or there is nothing to divide by."""
+    return None if part is None or not of else part / of
 
 
-def _acceptance_length(accepted: float | None, drafts: float | None) -> float | None:
+def acceptance_length(accepted: float | None, drafts: float | None) -> float | None:
+    """With the token that the target adds to each draft."""
     return None if accepted is None or not drafts else 1 + accepted / drafts
 
 
-def _whole(count: float | None) -> int | None:
+def whole(count: float | None) -> int | None:
+    """Counters are floats on their page."""
     return None if count is None else round(count)
 
 
-def _per_position(before: Sequence[float] | None, after: Sequence[float] | None, drafts: float | None) -> list[float] | None:
+def per_position(before: Sequence[float] | None, after: Sequence[float] | None, drafts: float | None) -> list[float] | None:
     """A position that the first reading did not have yet began at 0."""
     if after is None or not drafts:
         return None
@@ -219,60 +295,12 @@ def _per_engine(before: Mapping[str, Mapping[str, float]], after: Mapping[str, M
     result: dict[str, Any] = {}
     for rank, counts in after.items():
         old = before.get(rank, {})
-        drafts, draft_tokens, accepted = (_minus(counts.get(name), old.get(name)) for name in _COUNTS)
+        drafts, draft_tokens, accepted = (_minus(counts.get(name), old.get(name)) for name in COUNTS)
         result[rank] = {
-            "drafts": _whole(drafts),
-            "draft_tokens": _whole(draft_tokens),
-            "accepted_tokens": _whole(accepted),
-            "mean_acceptance_length": _acceptance_length(accepted, drafts),
-            "draft_acceptance_rate": _ratio(accepted, draft_tokens),
+            "drafts": whole(drafts),
+            "draft_tokens": whole(draft_tokens),
+            "accepted_tokens": whole(accepted),
+            "mean_acceptance_length": acceptance_length(accepted, drafts),
+            "draft_acceptance_rate": ratio(accepted, draft_tokens),
         }
     return result
-
-
-def merge(spans: Iterable[Speculation | None]) -> Speculation | None:
-    """Several spans as one, from their summed counts. Spans that do not say the same kind of thing give `unknown`."""
-    known = list(spans)
-    found = [span for span in known if span is not None]
-    if len(found) == len(known) == 1 or not found:
-        return found[0] if found else None
-    statuses = {span.status for span in found} | ({"not_reported"} if len(found) < len(known) else set())
-    warnings = list(dict.fromkeys(warning for span in found for warning in span.warnings))
-    source = found[0].source if len({span.source for span in found}) == 1 else None
-    if len(statuses) == 1 and "on" not in statuses:
-        return Speculation(status=found[0].status, source=source, warnings=warnings)
-    if not statuses <= {"on", "never_drafted"}:
-        return Speculation(status="unknown", warnings=[*warnings, "loads_differ"])
-    return _pooled([span for span in found if span.status == "on"], source, warnings)
-
-
-def _pooled(found: list[Speculation], source: Literal["prometheus", "log", "usage"] | None, warnings: list[str]) -> Speculation:
-    def total(values: Iterable[float | None]) -> float | None:
-        listed = list(values)
-        return None if any(value is None for value in listed) else sum(value for value in listed if value is not None)
-
-    drafts, draft_tokens, accepted = (total(getattr(span, name) for span in found) for name in _COUNTS)
-    steps = total(_ratio(span.drafts, span.draft_coverage) for span in found)
-    tokens = total(
-        None
-        if not span.draft_coverage or span.drafts is None
-        else (span.effective_tokens_per_step or 0) * span.drafts / span.draft_coverage
-        for span in found
-    )
-    width = {len(span.per_position_acceptance or []) for span in found}
-    positions = [total((span.per_position_acceptance or [])[i] * (span.drafts or 0) for span in found) for i in range(min(width))]
-    comparable = all(span.comparable for span in found)
-    return Speculation(
-        status="on",
-        source=source,
-        drafts=_whole(drafts),
-        draft_tokens=_whole(draft_tokens),
-        accepted_tokens=_whole(accepted),
-        mean_acceptance_length=_acceptance_length(accepted, drafts) if comparable else None,
-        draft_acceptance_rate=_ratio(accepted, draft_tokens),
-        per_position_acceptance=_per_position(None, [p or 0.0 for p in positions], drafts) if positions and len(width) == 1 else None,
-        effective_tokens_per_step=_ratio(tokens, steps),
-        draft_coverage=_ratio(drafts, steps),
-        comparable=comparable,
-        warnings=warnings,
-    )

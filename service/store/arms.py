@@ -29,6 +29,7 @@ def arm(session: Session, row: ExperimentRow) -> Arm:
         bench_hash=row.bench_hash,
         driver="none" if row.facts.get("no_gpus") else row.facts.get("driver"),
         engine_version=row.facts.get("engine_version"),
+        ngram_family=row.facts.get("ngram_family"),
         measured_at=row.finished_at,
         spec=row.spec,
         loads=[phases],

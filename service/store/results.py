@@ -14,7 +14,10 @@ from service.store.tables import BenchPhaseRow, RequestRow, SpeculationRow, utc_
 
 Kind = Literal["first_request", "warmup", "measured"]
 
-_REQUEST_COLUMNS = [name for name in RequestResult.model_fields if name != "speculation"]
+_ELSEWHERE = {"speculation"}
+_ONLY_IN_FILES = {"cached_tokens", "prompt_token_ids", "output_token_ids"}
+"""In what `expctl bench` writes, and not yet in the database."""
+_REQUEST_COLUMNS = [name for name in RequestResult.model_fields if name not in _ELSEWHERE | _ONLY_IN_FILES]
 _SPECULATION_COLUMNS = list(Speculation.model_fields)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 from sqlmodel import Session, col, select
 
 from service.domain.events import EventType
+from service.domain.status import Status
 from service.store import events, hosts
 from service.store.hosts import Lease
-from service.store.tables import HostRow, ShiftRow, utc_now
+from service.store.tables import ExperimentRow, HostRow, ShiftRow, utc_now
 
 
 def current(session: Session, host_id: int) -> ShiftRow | None:
@@ -72,4 +73,8 @@ def close(session: Session, lease: Lease, shift_id: int, why: str) -> None:
             events.emit(session, EventType.QUEUE_PAUSED, host.give_back_by, host=lease.host, data={"why": "production was given back"})
         host.open_by = host.give_back_by = None
         session.add(host)
-    events.emit(session, EventType.SHIFT_CLOSED, f"worker:{lease.owner}", host=lease.host, data={"shift": shift_id, "why": row.closing})
+    actor = f"worker:{lease.owner}"
+    events.emit(session, EventType.SHIFT_CLOSED, actor, host=lease.host, data={"shift": shift_id, "why": row.closing})
+    waiting = select(ExperimentRow.id).where(ExperimentRow.host_id == lease.host_id, ExperimentRow.status == Status.QUEUED)
+    if session.exec(waiting.limit(1)).first() is None:
+        events.emit(session, EventType.QUEUE_DRAINED, actor, host=lease.host, data={"shift": shift_id})

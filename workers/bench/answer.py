@@ -9,6 +9,7 @@ from workers.bench.tool_calls import ToolCalls
 
 ABORTED = frozenset({"abort", "aborted", "error", "cancelled", "canceled"})
 """Finish reasons by which a server says that it gave up."""
+_SAID = ("metrics", "meta_info", "timings")
 
 
 @dataclass
@@ -26,6 +27,10 @@ class Answer:
     """A chunk counts one, or as many as it has token ids: a lower bound."""
     finish_reason: str | None = None
     usage: dict[str, Any] | None = None
+    prompt_ids: list[int] | None = None
+    output_ids: list[int] = field(default_factory=list)
+    said: dict[str, Any] = field(default_factory=dict)
+    """What engines say of themselves beside the answer: `metrics` (vLLM), `meta_info` (SGLang), `timings` (llama.cpp)."""
 
     def take(self, chunk: dict[str, Any], at: float) -> None:
         """One chunk, with the time its last byte was read."""
@@ -37,16 +42,28 @@ class Answer:
                 continue
             thought, said = self._choice(choice)
             token_ids = choice.get("token_ids")
-            ids += len(token_ids) if isinstance(token_ids, list) else 0
+            if isinstance(token_ids, list):
+                ids += len(token_ids)
+                self.output_ids += token_ids
+            self._beside(choice)
             spoke, answered = spoke or thought or said, answered or said
         if spoke or ids:
             self._token(at, ids)
             if answered and self.answer_at is None:
                 self.answer_at = at
+        self._beside(chunk)
         usage = chunk.get("usage")
         if isinstance(usage, dict):
             # Where usage comes with every chunk it is a running total, so the last one holds.
             self.usage = usage
+
+    def _beside(self, where: dict[str, Any]) -> None:
+        """What stands beside the answer, in the chunk itself or in a choice of it."""
+        if self.prompt_ids is None and isinstance(where.get("prompt_token_ids"), list):
+            self.prompt_ids = where["prompt_token_ids"]
+        for name in _SAID:
+            if name in where and isinstance(where[name], dict):
+                self.said[name] = where[name]
 
     def _choice(self, choice: dict[str, Any]) -> tuple[bool, bool]:
         """Whether the choice held reasoning, and whether it held a part of the answer."""
@@ -90,6 +107,15 @@ class Answer:
         """From usage; a 0 beside tokens that were seen says that the server does not count."""
         count = self._usage("completion_tokens")
         return None if count == 0 and self.estimated_tokens else count
+
+    @property
+    def cached_tokens(self) -> int | None:
+        """Tokens of the prompt that came from the server's prefix cache, where it tells."""
+        details = (self.usage or {}).get("prompt_tokens_details")
+        told = details.get("cached_tokens") if isinstance(details, dict) else None
+        if told is None:
+            told = self.said.get("timings", {}).get("cache_n")
+        return told if isinstance(told, int) and not isinstance(told, bool) else None
 
     @property
     def reasoning_tokens(self) -> int | None:

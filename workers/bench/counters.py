@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import structlog
 
-from service.domain.measurement import RequestResult
+from service.domain.conditions import BUSY, FOREIGN, change, conditions, generated, is_foreign
+from service.domain.measurement import Conditions, RequestResult
+from service.domain.request_speculation import DIFFERS, reconciled
 from service.domain.speculation import EngineCounters, Speculation, speculation_between
+from service.domain.speculation_pool import merge
 
 SETTLE_S = 1.0
 """Engines update their counters slightly after a stream's end: how long to wait for it at most."""
 _POLL_S = 0.05
-_SLACK_TOKENS, _SLACK_SHARE = 16, 0.02
 _log = structlog.get_logger(__name__)
 
 
@@ -27,26 +29,41 @@ class Counters(Protocol):
 
 
 class Span:
-    """The counters around some requests. Without a reader it does nothing."""
+    """The counters around some requests. Without a reader it knows only what the answers say."""
 
     def __init__(self, counters: Counters | None) -> None:
         self._counters = counters
         self._before: EngineCounters | None = None
+        self._after: EngineCounters | None = None
 
     async def begin(self) -> None:
         """Read the counters before."""
         self._before = await self._read()
 
     async def end(self, results: Sequence[RequestResult]) -> Speculation | None:
-        """What happened since `begin`, where exactly these requests ran; None without a reader."""
+        """What happened since `begin`, where exactly these requests ran; None where neither counters nor answers say anything.
+
+        The counters' account is set beside that of the answers themselves, where the engine gives one.
+        """
+        told = merge(result.speculation if result.speculation and result.speculation.source == "usage" else None for result in results)
+        told = told if told is not None and told.status != "unknown" else None
         if self._counters is None:
-            return None
-        expected = _tokens(results)
-        after = await self._settled(expected)
+            return told
+        self._after = await self._settled(generated(results))
         ok = sum(result.ok for result in results)
-        found = speculation_between(self._before, after, requests=ok)
-        extra = _foreign(self._before, after, expected)
-        return found.model_copy(update={"warnings": [*found.warnings, *extra]}) if extra else found
+        found = speculation_between(self._before, self._after, requests=ok)
+        signs = {
+            BUSY: self._before is not None and bool(self._before.running),
+            FOREIGN: is_foreign(self._before, self._after, results),
+            # Of requests that had the counters to themselves, theirs is the closer look.
+            DIFFERS: any(result.speculation is not None and DIFFERS in result.speculation.warnings for result in results),
+        }
+        extra = [name for name, holds in signs.items() if holds]
+        return reconciled(found.model_copy(update={"warnings": [*found.warnings, *extra]}) if extra else found, told)
+
+    def conditions(self, results: Sequence[RequestResult], salt: Literal["sent", "refused", "given"]) -> Conditions:
+        """How fair the requests between `begin` and `end` were served."""
+        return conditions(self._before, self._after, results, salt)
 
     async def _read(self) -> EngineCounters | None:
         if self._counters is None:
@@ -62,8 +79,8 @@ class Span:
         deadline = time.monotonic() + SETTLE_S
         now = await self._read()
         while now is not None and time.monotonic() < deadline:
-            generated = _generated(self._before, now)
-            if generated is None or (expected is not None and generated >= expected):
+            counted = change(self._before, now, "generation_tokens")
+            if counted is None or (expected is not None and counted >= expected):
                 break
             await asyncio.sleep(_POLL_S)
             later = await self._read()
@@ -73,26 +90,3 @@ class Span:
             if still:
                 break
         return now
-
-
-def _generated(before: EngineCounters | None, after: EngineCounters | None) -> float | None:
-    if before is None or after is None or before.generation_tokens is None or after.generation_tokens is None:
-        return None
-    return after.generation_tokens - before.generation_tokens
-
-
-def _tokens(results: Sequence[RequestResult]) -> int | None:
-    """The tokens that the engine must have counted; unknown as soon as one request was cut or has no usage."""
-    counts = [result.completion_tokens if result.ok else None for result in results]
-    return None if None in counts else sum(count or 0 for count in counts)
-
-
-def _foreign(before: EngineCounters | None, after: EngineCounters | None, expected: int | None) -> list[str]:
-    """Signs that somebody else used the engine meanwhile, which falsifies every number."""
-    found = []
-    if before is not None and before.running:
-        found.append("busy_at_start")
-    generated = _generated(before, after)
-    if expected is not None and generated is not None and generated > expected * (1 + _SLACK_SHARE) + _SLACK_TOKENS:
-        found.append("other_requests_seen")
-    return found

@@ -1,6 +1,6 @@
 """One HTTP exchange on a connection that is open before the clock starts.
 
-A read is stamped at the moment asyncio hands it over, and parsed in the event loop's next turn. All sockets that were
+A read is stamped at the moment asyncio hands it over, and parsed in a later turn of the event loop. All sockets that were
 readable together are thus stamped before any of them costs time to parse.
 """
 
@@ -16,6 +16,7 @@ import httptools
 
 from workers.bench.stream_reading import End
 from workers.bench.target import Target
+from workers.bench.turns import turns_of
 
 _INFORMATIONAL = 200
 """Statuses below come before the response proper."""
@@ -39,6 +40,7 @@ class Exchange(asyncio.Protocol):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._turns = turns_of(self._loop)
         self._ended: asyncio.Future[tuple[End, str]] = self._loop.create_future()
         self._reads: list[tuple[bytes, float]] = []
         self._drain_due = False
@@ -93,7 +95,7 @@ class Exchange(asyncio.Protocol):
         self._reads.append((data, time.perf_counter()))
         if not self._drain_due:
             self._drain_due = True
-            self._loop.call_soon(self._drain)
+            self._turns.parse(self._drain)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The other side closed or broke the connection."""
@@ -154,6 +156,7 @@ class Exchange(asyncio.Protocol):
 async def connect(target: Target) -> Exchange:
     """Open a connection, TLS included."""
     loop = asyncio.get_running_loop()
+    await turns_of(loop).opening()
     async with asyncio.timeout(target.connect_timeout_s):
         _, exchange = await loop.create_connection(Exchange, target.host, target.port, ssl=target.tls)
     return exchange

@@ -37,6 +37,11 @@ class LoopLag:
             self._late_ms.append(max(0.0, time.perf_counter() - due) * 1000)
 
     @property
+    def max_ms(self) -> float | None:
+        """The worst; None before the first sample."""
+        return max(self._late_ms, default=None)
+
+    @property
     def p99_ms(self) -> float | None:
         """99th percentile; None before the first sample."""
         return percentile(sorted(self._late_ms), 0.99) if self._late_ms else None

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from service.domain.measurement import RequestResult
 from service.domain.reasons import Reason
+from workers.bench.extras import Extras
 from workers.bench.http_stream import Exchange, connect
 from workers.bench.stream_reading import StreamReading
 from workers.bench.target import Target
@@ -23,6 +24,8 @@ class Job:
     prompt: str
     repeat: int
     request: bytes
+    plain: bytes = b""
+    """The same without the extra keys, for a server that refuses them."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +46,24 @@ async def open_connection(target: Target) -> Exchange | OSError:
         return error
 
 
-async def ask(target: Target, job: Job, connection: Exchange | OSError) -> Timed:
+async def ask(target: Target, job: Job, connection: Exchange | OSError, extras: Extras | None = None) -> Timed:
     """Make one request on a connection opened before. Never raises for what the server or the network does."""
+    if extras is None or not extras.sent:
+        return await _ask(target, job, job.plain or job.request, connection)
+    timed = await _ask(target, job, job.request, connection)
+    again = extras.may_be_why(timed.result)
+    extras.learn(timed.result, plain=False)
+    if again:
+        timed = await _ask(target, job, job.plain, await open_connection(target))
+        extras.learn(timed.result, plain=True)
+    return timed
+
+
+async def _ask(target: Target, job: Job, request: bytes, connection: Exchange | OSError) -> Timed:
     if isinstance(connection, OSError):
         return _unconnected(target, job, connection)
     reading = StreamReading()
-    started, ended, end, why = await connection.run(job.request, reading, target.timeout_s)
+    started, ended, end, why = await connection.run(request, reading, target.timeout_s)
     reading.finish()
     result = reading.result(job.prompt, job.repeat, started, end, why)
     if result.error_message:

@@ -8,15 +8,19 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from importlib.metadata import PackageNotFoundError, version
 
+from service.domain.errors import ExpctlError
 from service.domain.measurement import BenchClient, BenchReport, PhaseResult, RequestResult
+from service.domain.reasons import Reason
 from service.domain.spec import Bench, Prompt
 from workers.bench.background import BenchStopped, OnRequest, drive
 from workers.bench.counters import Counters, Span
+from workers.bench.extras import Extras
 from workers.bench.http_stream import Exchange
 from workers.bench.loop_lag import LoopLag
 from workers.bench.prompts import resolve, warmup_prompts
@@ -25,6 +29,7 @@ from workers.bench.summary import summarise
 from workers.bench.target import Target
 
 __all__ = [
+    "BenchRefused",
     "BenchStopped",
     "Counters",
     "PhaseRun",
@@ -40,6 +45,13 @@ __all__ = [
 _ORDER = "expctl.bench/1"
 """Goes into every order of prompts; another value would be another order, and results of both could not be compared."""
 _WARMUP_MAX_TOKENS = 256
+_MORE_WARMUP = 6
+"""How many requests more the warm-up may take where the engine still gets faster."""
+_FASTER = 0.1
+"""A gain below this is noise, or how well a prompt suits the drafter."""
+_REFUSALS = frozenset({Reason.REQUEST_REFUSED, Reason.CONTEXT_OVERFLOW, Reason.MODEL_NOT_FOUND, Reason.AUTH_FAILED})
+_PACED_TOKENS = 16
+"""Shorter answers have no pace worth comparing."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +69,14 @@ class WarmUp:
     first_request: RequestResult | None
     """The very first request, kept apart: it shows what a cold engine costs."""
     rest: list[RequestResult]
+    settled: bool | None = None
+    """Whether the engine had stopped getting faster; None where that cannot be told."""
+
+
+class BenchRefused(ExpctlError):
+    """The server will not have requests with these parameters, speculation on or off."""
+
+    slug = "bench-refused"
 
 
 def client_version() -> str:
@@ -84,13 +104,16 @@ async def run_phase(
     target: Target, bench: Bench, concurrency: int, *, counters: Counters | None = None, on_request: OnRequest | None = None
 ) -> PhaseRun:
     """Measure one level of concurrency in a closed loop. `on_request` runs in the event loop and must not block."""
-    pairs = order(resolve(bench), bench.repeat)
-    jobs = [Job(index, prompt.id, turn, target.request(prompt, bench)) for index, (prompt, turn) in enumerate(pairs)]
+    extras = Extras(bench)
+    jobs = [
+        Job(index, prompt.id, turn, target.request(prompt, bench, extras.of(index)), target.request(prompt, bench))
+        for index, (prompt, turn) in enumerate(order(resolve(bench), bench.repeat))
+    ]
     span = Span(counters)
     async with LoopLag() as lag:
         await span.begin()
         per_request = counters if concurrency == 1 else None
-        timed = await _closed_loop(target, jobs, concurrency, per_request, on_request)
+        timed = await _closed_loop(target, jobs, concurrency, per_request, on_request, extras)
         results = [item.result for item in sorted(timed, key=lambda item: item.index)]
         speculation = await span.end(results)
     if per_request is None:
@@ -98,12 +121,14 @@ async def run_phase(
     else:
         # Between the requests the client read counters; that time is not the server's.
         duration_s = sum(item.ended - item.started for item in timed)
-    phase = PhaseResult(concurrency=concurrency, requests=results, summary=summarise(results, duration_s), speculation=speculation)
+    fair = span.conditions(results, extras.salt).model_copy(update={"loop_lag_ms_p99": lag.p99_ms, "loop_lag_ms_max": lag.max_ms})
+    summary = summarise(results, duration_s, fair)
+    phase = PhaseResult(concurrency=concurrency, requests=results, summary=summary, speculation=speculation)
     return PhaseRun(phase, lag.p99_ms)
 
 
 async def _closed_loop(
-    target: Target, jobs: list[Job], concurrency: int, counters: Counters | None, on_request: OnRequest | None
+    target: Target, jobs: list[Job], concurrency: int, counters: Counters | None, on_request: OnRequest | None, extras: Extras
 ) -> list[Timed]:
     """As many requests in flight as asked for, until none is left."""
     waiting = deque(jobs)
@@ -116,7 +141,7 @@ async def _closed_loop(
             await span.begin()
             if connection is None:
                 connection = await open_connection(target)
-            timed = await ask(target, job, connection)
+            timed = await ask(target, job, connection, extras)
             connection = None
             if counters is not None:
                 result = timed.result.model_copy(update={"speculation": await span.end([timed.result])})
@@ -139,17 +164,54 @@ async def _closed_loop(
 
 
 async def run_warmup(target: Target, bench: Bench, *, on_request: OnRequest | None = None) -> WarmUp:
-    """Send `bench.warmup` requests one after the other, with prompts that are never measured."""
+    """Send `bench.warmup` requests one after the other, with prompts that are never measured; some more while it gets faster.
+
+    They carry exactly the sampling parameters of the measurement, so that what the server refuses (such as min_p beside
+    speculation) is refused now. Kernels that are compiled on first use show in requests that get faster one after the other.
+    """
     pool = _warmup_pool(resolve(bench))
-    short = bench.model_copy(update={"max_tokens": min(bench.max_tokens, _WARMUP_MAX_TOKENS)})
+    extras, short = Extras(bench), bench.model_copy(update={"max_tokens": _warmup_tokens(bench)})
     results: list[RequestResult] = []
-    for index in range(bench.warmup):
+    while len(results) < bench.warmup or (len(results) < bench.warmup + _MORE_WARMUP and still_faster(results)):
+        index = len(results)
         prompt = pool[index % len(pool)]
-        job = Job(index, prompt.id, index // len(pool), target.request(prompt, short))
-        results.append((await ask(target, job, await open_connection(target))).result)
+        job = Job(index, prompt.id, index // len(pool), target.request(prompt, short, extras.of(index)), target.request(prompt, short))
+        results.append((await ask(target, job, await open_connection(target), extras)).result)
         if on_request is not None:
             on_request(results[-1])
-    return WarmUp(results[0] if results else None, results[1:])
+        if _refused(results[-1]):
+            break
+    faster = still_faster(results)
+    return WarmUp(results[0] if results else None, results[1:], None if faster is None else not faster)
+
+
+def _warmup_tokens(bench: Bench) -> int:
+    """Short answers, unless the experiment's own parameters would be refused with a limit below theirs."""
+    least = bench.extra_body.get("min_tokens")
+    return min(bench.max_tokens, max(_WARMUP_MAX_TOKENS, least if isinstance(least, int) else 0))
+
+
+def still_faster(results: Sequence[RequestResult]) -> bool | None:
+    """Whether the last request was decoded clearly faster than the one before; None where that cannot be told."""
+    pace = [result.tpot_s for result in results[-2:] if result.ok and (result.completion_tokens or 0) >= _PACED_TOKENS]
+    known = [value for value in pace if value is not None]
+    return known[1] < known[0] * (1 - _FASTER) if len(known) == 2 else None  # noqa: PLR2004 - a pair
+
+
+def _refused(result: RequestResult) -> bool:
+    """Whether the server will not have requests like this one: another one would be refused as well.
+
+    By the reason, not the status: vLLM finds out about sampling parameters when the stream has begun, with status 200.
+    """
+    return result.reason in _REFUSALS and result.http_status != HTTPStatus.TOO_MANY_REQUESTS
+
+
+def _must_be_taken(warm: WarmUp) -> None:
+    """Parameters that the server refuses are found before anything is measured."""
+    last = warm.rest[-1] if warm.rest else warm.first_request
+    if last is not None and _refused(last):
+        said = last.error_message or f"HTTP status {last.http_status}"
+        raise BenchRefused("the server refuses requests with these parameters", said, "change what it names and measure again")
 
 
 def _warmup_pool(measured: list[Prompt]) -> list[Prompt]:
@@ -205,6 +267,7 @@ def run_bench_blocking(
     if bench.warmup:
         tell_phase(0)
         warm = run_warmup_blocking(target, bench, on_request=on_request, should_stop=should_stop)
+        _must_be_taken(warm)
     runs: list[PhaseRun] = []
     for level in bench.concurrency:
         tell_phase(level)
@@ -215,8 +278,15 @@ def run_bench_blocking(
         client=BenchClient(
             version=client_version(),
             loop_lag_ms_p99=max((run.loop_lag_ms_p99 for run in runs if run.loop_lag_ms_p99 is not None), default=None),
+            loop_lag_ms_max=max((lag for run in runs if (lag := _worst_lag(run)) is not None), default=None),
         ),
         phases=[run.result for run in runs],
         first_request=warm.first_request,
         warmup=warm.rest,
+        warmup_settled=warm.settled,
     )
+
+
+def _worst_lag(run: PhaseRun) -> float | None:
+    conditions = run.result.summary.conditions
+    return conditions.loop_lag_ms_max if conditions else None

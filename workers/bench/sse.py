@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 _BOM = b"\xef\xbb\xbf"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One event, with the time of the read that completed it."""
 
     data: str
@@ -33,6 +32,8 @@ class SseDecoder:
     def feed(self, data: bytes, at: float) -> list[Event]:
         """The events that these bytes complete."""
         self._at = at
+        if (whole := self._one_event(data)) is not None:
+            return [Event(whole, at)]
         if self._skip_lf and data:
             # The CR that ended the last read has ended its line at once: its event must not wait for a LF that may never come.
             self._skip_lf = False
@@ -48,6 +49,15 @@ class SseDecoder:
         self._rest = buffer[start:]
         self._skip_lf = start == len(buffer) and buffer.endswith(b"\r")
         return events
+
+    def _one_event(self, data: bytes) -> str | None:
+        """The usual read, which is exactly one event of one line; None for any other, and in the middle of something."""
+        if not data.startswith(b"data: ") or not data.endswith(b"\n\n") or data.find(b"\n") != len(data) - 2 or b"\r" in data:
+            return None
+        if self._rest or self._data or self._error or self._name or self._skip_lf:
+            return None
+        self._first_line = False
+        return data[6:-2].decode("utf-8", "replace")
 
     def close(self) -> list[Event]:
         """The last event, where the stream ended without the blank line behind it; its time is that of the last read."""

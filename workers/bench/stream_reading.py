@@ -9,6 +9,7 @@ from http import HTTPStatus
 
 from service.domain.measurement import RequestResult
 from service.domain.reasons import Reason
+from service.domain.request_speculation import of_answer
 from workers.bench.answer import ABORTED, Answer
 from workers.bench.failures import ServerError, error_body, error_from, error_in, reason_in_stream, reason_of_status
 from workers.bench.sse import Event, SseDecoder
@@ -109,6 +110,7 @@ class StreamReading:
             tpot_s=span / steps if steps else None,
             e2e_s=_since(started, answer.last_at),
             prompt_tokens=answer.prompt_tokens,
+            cached_tokens=answer.cached_tokens,
             completion_tokens=tokens,
             reasoning_tokens=answer.reasoning_tokens,
             tokens_from="usage" if tokens is not None else None,
@@ -117,7 +119,10 @@ class StreamReading:
             itl_ms=[gap * 1000 for gap in answer.gaps],
             text="".join(answer.text),
             reasoning_text="".join(answer.reasoning),
+            speculation=of_answer(answer.said, tokens) if answer.said else None,
             tool_calls=answer.tools.finished(),
+            prompt_token_ids=answer.prompt_ids,
+            output_token_ids=answer.output_ids or None,
             error_code=verdict.code if verdict else None,
             error_message=verdict.message or None if verdict else None,
             warnings=self._warnings(end, tokens, span),
@@ -125,9 +130,10 @@ class StreamReading:
 
     def _verdict(self, end: End, why: str) -> Verdict | None:
         """Why the request does not count; the most telling cause first."""
-        if end == End.TIMEOUT:
+        # Behind [DONE] nothing is missing, however the connection ended.
+        if end == End.TIMEOUT and not self.done:
             return Verdict(Reason.REQUEST_TIMEOUT, why)
-        if end == End.GARBLED:
+        if end == End.GARBLED and not self.done:
             return Verdict(Reason.BENCH_ERROR, why)
         if self.status is not None and self.status != HTTPStatus.OK:
             error = error_body(bytes(self.body))
@@ -139,7 +145,6 @@ class StreamReading:
         return self._cut(end, why) or self._without_stream() or self._without_output()
 
     def _cut(self, end: End, why: str) -> Verdict | None:
-        # Behind [DONE] nothing is missing, however the connection ended.
         if end == End.LOST and not self.done:
             return Verdict(Reason.CONNECTION_LOST, why or "the connection broke before the response's end")
         return None
@@ -170,8 +175,10 @@ class StreamReading:
             "usage_missing": tokens is None,
             "finish_reason_missing": self.answer.finish_reason is None,
             "done_missing": not self.done,
-            "closed_badly_after_done": end == End.LOST and self.done,
+            "closed_badly_after_done": end in {End.LOST, End.GARBLED} and self.done,
             "unreadable_event": self.unreadable > 0,
+            # Some servers leave out the ids of what their parsers swallow.
+            "token_ids_incomplete": bool(self.answer.output_ids) and tokens is not None and len(self.answer.output_ids) != tokens,
             "came_in_one_piece": tokens is not None and tokens > 1 and self.answer.estimated_tokens > 0 and span <= 0,
         }
         return [name for name, holds in found.items() if holds]

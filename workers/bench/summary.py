@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from service.domain.measurement import Distribution, PhaseSummary, RequestResult
+from service.domain.measurement import Conditions, Distribution, PhaseSummary, RequestResult
+from service.domain.reasons import Reason
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
@@ -24,16 +25,17 @@ def distribution(values: Iterable[float | None], scale: float = 1.0) -> Distribu
     return Distribution(mean=math.fsum(known) / len(known), p50=p50, p90=p90, p99=p99)
 
 
-def summarise(requests: Sequence[RequestResult], duration_s: float) -> PhaseSummary:
-    """Averages over the ok requests only; valid only if all were ok."""
+def summarise(requests: Sequence[RequestResult], duration_s: float, conditions: Conditions | None = None) -> PhaseSummary:
+    """Averages over the ok requests only; valid only if all were ok and one process served them."""
     ok = [request for request in requests if request.ok]
     counts = [request.completion_tokens for request in ok]
     tokens = sum(count or 0 for count in counts) if counts and None not in counts else None
     failed = len(requests) - len(ok)
+    restarted = bool(conditions and conditions.server_restarted)
     return PhaseSummary(
         requests=len(requests),
         failed=failed,
-        valid=failed == 0 and bool(requests),
+        valid=failed == 0 and bool(requests) and not restarted,
         duration_s=duration_s,
         output_tokens=tokens,
         output_tps=tokens / duration_s if tokens is not None and duration_s > 0 else None,
@@ -42,4 +44,6 @@ def summarise(requests: Sequence[RequestResult], duration_s: float) -> PhaseSumm
         itl_ms=distribution(gap for request in ok for gap in request.itl_ms),
         e2e_ms=distribution((request.e2e_s for request in ok), 1000),
         tps=distribution(request.tps for request in ok),
+        invalid_reason=Reason.SERVER_RESTARTED_DURING_RUN if restarted else None,
+        conditions=conditions,
     )

@@ -68,10 +68,10 @@ class Target:
         url = self.base_url.rstrip("/")
         return url if url.endswith("/v1") else f"{url}/v1"
 
-    def request(self, prompt: Prompt, bench: Bench) -> bytes:
-        """The whole HTTP request, ready before any clock starts."""
+    def request(self, prompt: Prompt, bench: Bench, extras: dict[str, Any] | None = None) -> bytes:
+        """The whole HTTP request, ready before any clock starts. What the experiment asks for overrides `extras`."""
         route = "chat/completions" if prompt.messages is not None else "completions"
-        body = json.dumps(self._payload(prompt, bench), ensure_ascii=False).encode()
+        body = json.dumps({**(extras or {}), **self._payload(prompt, bench)}, ensure_ascii=False).encode()
         path = f"{urlsplit(self.api_base).path}/{route}"
         own = {
             "host": self.parts.netloc.rpartition("@")[2],

@@ -39,6 +39,8 @@ class LoadProgress:
     """The root cause of a failure, where the log names one."""
     evidence: str | None = None
     """The line that says so."""
+    component: str | None = None
+    """Who died first, such as `Worker_TP1`, where the log tells."""
     engine_version: str | None = None
     facts: dict[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

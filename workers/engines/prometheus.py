@@ -12,6 +12,8 @@ from service.domain.speculation import EngineCounters
 _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s*([^\s{}]+)(?:\s+-?[\d.]+)?")
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _EXEMPLAR = re.compile(r"\s#\s\{.*$")
+MOST_POSITION_DIGITS = 5
+"""No draft is longer; a page that says so is not believed, since a list of that length would be made."""
 _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 
 
@@ -105,7 +107,8 @@ _V0_ONLY = ("vllm:spec_decode_num_emitted_tokens_total", "vllm:num_requests_swap
 def vllm_counters(page: Page) -> EngineCounters | None:
     """What vLLM V1 (0.8.3 and later) counts, summed over its data-parallel ranks; None where the page is not of one."""
     totals = {name: page.total(*series) for name, series in _V1_COUNTERS.items()}
-    if totals["generation_tokens"] is None or any(page.series(name) for name in _V0_ONLY):
+    known = any(totals[name] is not None for name in ("generation_tokens", "drafts", "draft_tokens", "accepted_tokens"))
+    if not known or any(page.series(name) for name in _V0_ONLY):
         return None
     return EngineCounters(
         engine="vllm",
@@ -120,7 +123,7 @@ def _per_position(samples: list[Sample]) -> list[float] | None:
     positions: dict[int, float] = {}
     for sample in samples:
         position = sample.labels.get("position", "")
-        if position.isdecimal():
+        if position.isdecimal() and len(position) < MOST_POSITION_DIGITS:
             positions[int(position)] = positions.get(int(position), 0.0) + sample.value
     return [positions.get(index, 0.0) for index in range(max(positions) + 1)] if positions else None
 
@@ -128,7 +131,12 @@ def _per_position(samples: list[Sample]) -> list[float] | None:
 def _per_engine(page: Page) -> dict[str, dict[str, float]]:
     """The same counters a rank; ranks are told apart by model too where a page shows several models."""
     found: dict[str, dict[str, float]] = {}
-    several = len({sample.labels.get("model_name") for sample in page.series("vllm:generation_tokens_total")}) > 1
+    several = (
+        len(
+            {sample.labels.get("model_name") for sample in page.series("vllm:generation_tokens_total", "vllm:spec_decode_num_drafts_total")}
+        )
+        > 1
+    )
     for name, series in (*_V1_COUNTERS.items(), ("accepted_at", (_V1_PER_POSITION,))):
         for sample in page.series(*series):
             rank = sample.labels.get("engine", "0")
@@ -139,7 +147,31 @@ def _per_engine(page: Page) -> dict[str, dict[str, float]]:
     return found
 
 
-READERS: tuple[Callable[[Page], EngineCounters | None], ...] = (vllm_counters,)
+_LLAMACPP_COUNTERS = {
+    "generation_tokens": "llamacpp:tokens_predicted_total",
+    "prompt_tokens": "llamacpp:prompt_tokens_total",
+    "running": "llamacpp:requests_processing",
+    "drafts": "llamacpp:spec_decode_num_drafts_total",
+    "draft_tokens": "llamacpp:spec_decode_num_draft_tokens_total",
+    "accepted_tokens": "llamacpp:spec_decode_num_accepted_tokens_total",
+}
+_LLAMACPP_PER_POSITION = "llamacpp:spec_decode_num_accepted_tokens_per_pos_total"
+
+
+def llamacpp_counters(page: Page) -> EngineCounters | None:
+    """What llama-server counts; None where the page is not of one. The counters of speculation are there, at 0, also when it is off."""
+    totals = {name: page.total(series) for name, series in _LLAMACPP_COUNTERS.items()}
+    if totals["generation_tokens"] is None and totals["drafts"] is None:
+        return None
+    return EngineCounters(
+        engine="llamacpp",
+        accepted_per_position=_per_position(page.series(_LLAMACPP_PER_POSITION)),
+        process_start=page.total("process_start_time_seconds"),
+        **totals,
+    )
+
+
+READERS: tuple[Callable[[Page], EngineCounters | None], ...] = (vllm_counters, llamacpp_counters)
 """One an engine; each says None to a page that is not its own."""
 
 

@@ -3,144 +3,101 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from workers.engines.base import LoadPhase
+from workers.engines.rules import FactRule, PhaseRule, decimal, phases, whole
 
-LAST_PHASES: dict[LoadPhase, int] = {phase: index for index, phase in enumerate(LoadPhase)}
-"""Place of each phase in a load."""
-
-VERSION = re.compile(r"vLLM API server version (\d\S*)|Initializing a V\d LLM engine \(v(\d[^)]*)\)|\bversion (\d+\.\d+\.\S+)$")
+VERSION = re.compile(
+    r"vLLM API server version (?:v)?(\d[\w.+-]*)"
+    r"|Initializing (?:a V\d|an) LLM engine \(v(\d[^)\s]*)\)"
+    r"|\bversion (\d+\.\d+\.[\w.+-]+)$"
+)
 SERVING = re.compile(r"Application startup complete|Uvicorn running on ")
+SIGNATURE = re.compile(
+    r"^(?:APIServer|ApiServer|EngineCore|Worker|VllmWorker|DPCoordinator)|vLLM API server|LLM engine \(v|\[vllm\.py:|vLLM's torch\.compile"
+    r"|EngineCore|WorkerProc|VllmWorker|vllm serve|^vllm: error|vllm\.v1\.|vllm/|[Ss]tarting vLLM|SpecDecoding metrics: "
+    r"|gpu_memory_utilization|gpu_model_runner|(?:model_runner|executor_base|llm_engine|gpu_executor)\.py:"
+)
 
-BAR = r"(?:(?P<percent>\d+)%)(?: Completed )?\|.*?(?P<done>\d+)/(?P<total>\d+) \["
-
-
-@dataclass(frozen=True)
-class PhaseRule:
-    """A line, and the phase that it shows."""
-
-    pattern: re.Pattern[str]
-    phase: LoadPhase
-    stage: str | None = None
-    """None: the stage stays, or is what the pattern's group `stage` says."""
-
-    def position(self, match: re.Match[str]) -> tuple[int | None, int | None, float | None]:
-        """Done, total and percent, where the line has a bar."""
-        found = match.groupdict()
-        if not found.get("total"):
-            return None, None, None
-        done, total = int(found["done"]), int(found["total"])
-        percent = float(found["percent"]) if found.get("percent") else (100.0 * done / total if total else None)
-        return done, total, percent
-
-    def stage_of(self, match: re.Match[str], before: str | None) -> str | None:
-        """The part of the phase."""
-        return self.stage or match.groupdict().get("stage") or before
-
-
-def _rules(phase: LoadPhase, *patterns: str, stage: str | None = None) -> list[PhaseRule]:
-    return [PhaseRule(re.compile(pattern), phase, stage) for pattern in patterns]
-
+BAR = r"(?:(?P<percent>\d{1,3})%)(?: Completed )?\|[^|]{0,200}?\|?\s{0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9}) \["
 
 PHASES: tuple[PhaseRule, ...] = (
-    *_rules(
+    *phases(
         LoadPhase.ENGINE_INIT,
         r"vLLM API server version",
         r"non-default args: ",
         r"\bversion \d+\.\d+\.\S+$",
-        r"Initializing a V\d LLM engine",
+        r"Initializing (?:a V\d|an) LLM engine",
     ),
-    *_rules(LoadPhase.WEIGHTS_LOADING, r"Starting to load model ", stage="model"),
-    *_rules(LoadPhase.WEIGHTS_LOADING, r"Loading drafter model", stage="drafter"),
-    *_rules(
+    *phases(LoadPhase.WEIGHTS_LOADING, r"Starting to load model ", stage="model"),
+    *phases(LoadPhase.WEIGHTS_LOADING, r"Loading drafter model", stage="drafter"),
+    *phases(
         LoadPhase.WEIGHTS_LOADING,
-        rf"(?:Loading|Multi-thread loading) .*?: +{BAR}",
-        r"Prefetching checkpoint files: +(?P<percent>\d+)% \((?P<done>\d+)/(?P<total>\d+)\)",
-        r"Loading weights took [\d.]+ seconds",
-        r"Model loading took [\d.]+ GiB",
+        rf"(?:Loading|Multi-thread loading) [^:%]{{1,120}}: +{BAR}",
+        r"Prefetching checkpoint files: +(?P<percent>\d{1,3})% \((?P<done>\d{1,9})/(?P<total>\d{1,9})\)",
+        r"Loading (?:model )?weights took [\d.]+ (?:seconds|GB)",
+        r"Model loading took [\d.]+ Gi?B",
     ),
-    *_rules(
+    *phases(
         LoadPhase.TORCH_COMPILE,
         r"for vLLM's torch\.compile",
         r"Dynamo bytecode transform time",
         r"Compiling a graph for ",
         r"Cache the graph (?:of|for) ",
         r"torch\.compile (?:takes|took) ",
+        r"Start compiling function ",
         stage="compiling",
     ),
-    *_rules(LoadPhase.TORCH_COMPILE, r"Directly load the compiled graph", stage="from cache"),
-    *_rules(LoadPhase.PROFILING_WARMUP, r"profiling(?:/warmup)? run took", r"Memory profiling takes", r"Available KV cache memory"),
-    *_rules(LoadPhase.KV_CACHE_INIT, r"KV cache size: [\d,]+ tokens", r"# (?:GPU|cuda|CPU|cpu) blocks: \d+"),
-    *_rules(
+    *phases(LoadPhase.TORCH_COMPILE, r"Directly load the compiled graph", stage="from cache"),
+    *phases(LoadPhase.PROFILING_WARMUP, r"profiling(?:/warmup)? run took", r"Memory profiling takes", r"Available KV cache memory"),
+    *phases(LoadPhase.KV_CACHE_INIT, r"KV cache size: [\d,]+ tokens", r"# (?:GPU|CUDA|cuda|CPU|cpu) blocks: \d+"),
+    *phases(
         LoadPhase.CUDA_GRAPH_CAPTURE,
-        rf"Capturing CUDA graphs?(?: shapes)?(?: \((?P<stage>[^)]*)\))?: +{BAR}",
+        rf"Capturing CUDA graphs?(?: shapes)?(?: \((?P<stage>[^)]{{0,120}})\))?: +{BAR}",
+        r"Capturing (?:the model for )?(?:CUDA graphs|cudagraphs)",
         r"Graph capturing finished in",
     ),
-    *_rules(LoadPhase.WARMUP, r"init engine \(profile, create kv cache, warmup model\) took"),
-    *_rules(LoadPhase.API_STARTUP, r"Starting vLLM (?:API )?server", r"Started server process", r"Waiting for application startup"),
+    *phases(LoadPhase.WARMUP, r"init engine \(profile, create kv cache, warmup model\) took"),
+    *phases(LoadPhase.API_STARTUP, r"[Ss]tarting vLLM (?:API )?server", r"Started server process", r"Waiting for application startup"),
 )
 
-
-def _number(text: str) -> int | float:
-    plain = text.replace(",", "").rstrip(".")
-    return float(plain) if "." in plain else int(plain)
+DEFAULT_PORT = 8000
 
 
-def _seconds(text: str) -> float:
-    return float(text.rstrip("."))
-
-
-@dataclass(frozen=True)
-class FactRule:
-    """Figures in a line, by the names they are kept under. `adds`: a second such line is of a further model."""
-
-    pattern: re.Pattern[str]
-    names: tuple[str, ...]
-    convert: Callable[[str], int | float | str]
-    adds: bool = False
+def _default_port(_: str) -> int:
+    """The default, where its repeated arguments do not name one."""
+    return DEFAULT_PORT
 
 
 FACTS: tuple[FactRule, ...] = (
-    FactRule(re.compile(r"Loading weights took ([\d.]+) seconds"), ("weights_loading_seconds",), _seconds, adds=True),
+    FactRule(re.compile(r"Loading (?:model )?weights took ([\d.]+) seconds"), ("weights_loading_seconds",), decimal, adds=True),
     FactRule(
-        re.compile(r"Model loading took ([\d.]+) GiB(?: memory)? and ([\d.]+) seconds"), ("weights_gib", "model_loading_seconds"), _seconds
+        re.compile(r"Model loading took ([\d.]+) Gi?B(?: memory)? and ([\d.]+) seconds"), ("weights_gib", "model_loading_seconds"), decimal
     ),
-    FactRule(re.compile(r"torch\.compile (?:takes|took) ([\d.]+) s in total"), ("torch_compile_seconds",), _seconds),
-    FactRule(re.compile(r"torch\.compile and initial profiling run took ([\d.]+) s"), ("torch_compile_seconds",), _seconds),
-    FactRule(re.compile(r"Initial profiling/warmup run took ([\d.]+) s"), ("profiling_seconds",), _seconds),
-    FactRule(re.compile(r"Available KV cache memory: ([\d.]+) GiB"), ("available_kv_cache_gib",), _seconds),
-    FactRule(re.compile(r"KV cache size: ([\d,]+) tokens"), ("kv_cache_tokens",), _number),
-    FactRule(re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.,]+)x"), ("max_model_len", "max_concurrency"), _number),
+    FactRule(re.compile(r"Loading model weights took ([\d.]+) GB"), ("weights_gib",), decimal),
+    FactRule(re.compile(r"torch\.compile (?:takes|took) ([\d.]+) s in total"), ("torch_compile_seconds",), decimal),
+    FactRule(re.compile(r"torch\.compile and initial profiling run took ([\d.]+) s"), ("torch_compile_seconds",), decimal),
+    FactRule(re.compile(r"Dynamo bytecode transform time: ([\d.]+) s"), ("dynamo_seconds",), decimal),
+    FactRule(re.compile(r"Initial profiling/warmup run took ([\d.]+) s"), ("profiling_seconds",), decimal),
+    FactRule(re.compile(r"Memory profiling takes ([\d.]+) seconds"), ("profiling_seconds",), decimal),
+    FactRule(re.compile(r"Available KV cache memory: ([\d.]+) GiB"), ("available_kv_cache_gib",), decimal),
+    FactRule(re.compile(r"KV cache size: ([\d,]+) tokens"), ("kv_cache_tokens",), whole),
+    FactRule(re.compile(r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.,]+)x"), ("max_model_len", "max_concurrency"), whole),
     FactRule(
         re.compile(r"Graph capturing finished in ([\d.]+) secs?, took (-?[\d.]+) GiB"),
         ("graph_capture_seconds", "graph_memory_gib"),
-        _seconds,
+        decimal,
     ),
-    FactRule(re.compile(r"init engine \(profile, create kv cache, warmup model\) took ([\d.]+) s"), ("init_engine_seconds",), _seconds),
-    FactRule(re.compile(r"Using max model len (\d+)"), ("max_model_len",), _number),
+    FactRule(re.compile(r"init engine \(profile, create kv cache, warmup model\) took ([\d.]+) s"), ("init_engine_seconds",), decimal),
+    FactRule(re.compile(r"Using max model len (\d+)"), ("max_model_len",), whole),
     FactRule(re.compile(r"Resolved architecture: (\S+)"), ("architecture",), str),
     FactRule(re.compile(r"using the (V1) model runner instead|Using (V2) Model Runner"), ("model_runner",), str),
-    FactRule(re.compile(r"estimated maximum model length is (\d+)"), ("estimated_max_model_len",), _number),
-    FactRule(re.compile(r"\(([\d.]+) GiB KV cache is needed"), ("kv_cache_needed_gib",), _seconds),
-    FactRule(re.compile(r"available KV cache memory \(([\d.]+) GiB\)"), ("available_kv_cache_gib",), _seconds),
-    FactRule(re.compile(r"Free memory on device.*?\(([\d.]+)/([\d.]+) GiB\) on startup"), ("free_gib", "total_gib"), _seconds),
+    FactRule(
+        re.compile(r"Using (\w[\w ]{0,40}?) (?:attention )?backend(?: on V1 engine)?(?: out of potential backends.*)?\.?$"),
+        ("attention_backend",),
+        str,
+    ),
+    FactRule(re.compile(r"non-default args: .{0,4000}?'port': (\d{1,5})"), ("port",), whole),
+    FactRule(re.compile(r"non-default args: (?!.{0,4000}?'port': )(?!.{0,4000}?'uds': ).{0,4000}?(\})$"), ("port",), _default_port),
+    FactRule(re.compile(r"[Ss]tarting vLLM (?:API )?server(?: \d+)? on http://[^:\s]{1,80}:(\d{1,5})"), ("port",), whole),
 )
-
-
-def read_facts(message: str, before: dict[str, object]) -> dict[str, object]:
-    """The figures in one message."""
-    found: dict[str, object] = {}
-    for rule in FACTS:
-        match = rule.pattern.search(message)
-        if match is None:
-            continue
-        values = [value for value in match.groups() if value is not None]
-        for name, text in zip(rule.names, values, strict=False):
-            value = rule.convert(text)
-            earlier = before.get(name)
-            found[name] = (
-                round(earlier + value, 3) if rule.adds and isinstance(earlier, int | float) and not isinstance(value, str) else value
-            )
-    return found

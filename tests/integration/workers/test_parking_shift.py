@@ -204,6 +204,8 @@ def test_pause_ends_the_shift_after_the_present_experiment(database: Database, e
     evening.work()
     assert (evening.measured, read(database, 2).status, serving_units(evening)) == (["a"], Status.QUEUED, [PROD])
     assert not due(database)
+    with database.read() as session:
+        assert EventType.QUEUE_DRAINED not in {event.type for event in events.since(session)}, "one still waits"
 
 
 def test_production_started_by_hand_wins(database: Database, evening: Night) -> None:

@@ -48,13 +48,14 @@ def test_everything_due_runs_in_order_and_the_host_is_handed_back(database: Data
     assert night.host.alive() == []
     row = host_row(database)
     assert (row.lease_owner, row.lease_token, row.lease_expires) == (None, None, None)
-    kinds = (EventType.SHIFT_OPENED, EventType.EXPERIMENT_STARTED, EventType.EXPERIMENT_FINISHED, EventType.SHIFT_CLOSED)
-    assert told(database, *kinds) == [
+    experiment = (EventType.EXPERIMENT_STARTED, EventType.EXPERIMENT_FINISHED)
+    assert told(database, EventType.SHIFT_OPENED, *experiment, EventType.SHIFT_CLOSED, EventType.QUEUE_DRAINED) == [
         ("shift.opened", None),
         ("experiment.started", 2), ("experiment.finished", 2),
         ("experiment.started", 1), ("experiment.finished", 1),
         ("experiment.started", 3), ("experiment.finished", 3),
         ("shift.closed", None),
+        ("queue.drained", None),
     ]  # fmt: skip
 
 

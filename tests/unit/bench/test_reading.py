@@ -244,3 +244,45 @@ def test_statuses(status: int, body: bytes, reason: Reason) -> None:
     assert (result.ok, result.reason, result.http_status) == (False, reason, status)
     assert result.error_message
     assert result.warnings == []
+
+
+def with_ids(ids: list[int], prompt: list[int] | None = None, **delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "token_ids": ids}
+    return {"choices": [choice]} if prompt is None else {"prompt_token_ids": prompt, "choices": [choice]}
+
+
+def test_token_ids_are_kept_and_counted_against_usage(say: Any) -> None:
+    chunks = (
+        say.data(with_ids([], [1, 2, 3], role="assistant", content="")),
+        say.data(with_ids([7, 8], content="ab")),
+        say.data(with_ids([9], content="")),
+    )
+    result = read(*[(10.1 + 0.1 * n, chunk) for n, chunk in enumerate(chunks)], (10.5, say.delta("stop") + say.usage(3) + say.DONE))
+    assert (result.prompt_token_ids, result.output_token_ids, result.warnings) == ([1, 2, 3], [7, 8, 9], [])
+    # An id without text is a token all the same: of a character that is not whole yet, or one that ends the answer.
+    assert (result.ttft_s, result.e2e_s) == pytest.approx((0.2, 0.3))
+    short = read((10.2, say.data(with_ids([7], content="a"))), (10.3, say.delta("stop", content="b") + say.usage(2) + say.DONE))
+    assert short.warnings == ["token_ids_incomplete"]
+
+
+def test_without_token_ids_there_are_none(say: Any) -> None:
+    result = read((10.2, say.delta(content="a")), (10.3, say.delta("stop", content="b") + say.usage(2) + say.DONE))
+    assert (result.prompt_token_ids, result.output_token_ids) == (None, None)
+
+
+def test_the_completions_route_has_the_prompts_ids_in_the_choice(say: Any) -> None:
+    first = say.data({"choices": [{"index": 0, "text": "a", "prompt_token_ids": [4, 5], "token_ids": [6]}]})
+    result = read(
+        (10.2, first), (10.3, say.data({"choices": [{"index": 0, "text": "", "finish_reason": "stop"}]}) + say.usage(1) + say.DONE)
+    )
+    assert (result.prompt_token_ids, result.output_token_ids) == ([4, 5], [6])
+
+
+def test_what_the_engine_says_of_speculation_with_the_answer(say: Any) -> None:
+    timings = {"predicted_n": 5, "draft_n": 6, "draft_n_accepted": 2, "cache_n": 7}
+    last = say.data({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}, "timings": timings})
+    result = read((10.2, say.delta(content="a")), (10.3, say.delta("stop", content="b") + last + say.DONE))
+    assert result.cached_tokens == 7
+    assert result.speculation is not None
+    assert (result.speculation.source, result.speculation.accepted_tokens) == ("usage", 2)
+    assert read((10.2, say.delta("stop", content="a") + say.usage(1) + say.DONE)).speculation is None

@@ -48,6 +48,10 @@ def test_what_is_sent(serve: Any, say: Any, target: Any, asked: Any) -> None:
     sent = server.asked[0]
     assert sent.path == "/v1/chat/completions"
     assert sent.headers["authorization"] == "Bearer key"
+    salt = sent.body.pop("cache_salt")
+    assert isinstance(salt, str)
+    assert salt
+    assert sent.body.pop("return_token_ids") is True
     assert sent.body == {
         "model": "m",
         "messages": [{"role": "user", "content": "x0"}],
@@ -144,6 +148,26 @@ def test_other_traffic_is_told(serve: Any, say: Any, target: Any, asked: Any) ->
     phase = run_phase_blocking(target(server), asked(2), 2, counters=Engine(lambda: len(server.asked), foreign=500)).result
     assert phase.speculation is not None
     assert "other_requests_seen" in phase.speculation.warnings
+
+
+def test_what_the_answers_say_is_set_beside_the_counters(serve: Any, say: Any, target: Any, asked: Any) -> None:
+    def told(drafts: int) -> dict[str, Any]:
+        figures = {"num_spec_steps": drafts, "num_accepted_draft_tokens": 2, "num_draft_tokens": 6, "acceptance_histogram": [0, 2]}
+        return {"metrics": {"speculative_decoding": figures}}
+
+    def answers(drafts: int) -> Any:
+        usage = say.data({"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 5}, **told(drafts)})
+        return lambda _: say.stream(say.delta(content="a"), say.delta("stop", content="b"), usage, say.DONE)
+
+    for drafts, warnings in ((2, []), (3, ["payload_differs_from_counters"])):
+        server = serve(answers(drafts))
+        phase = run_phase_blocking(target(server), asked(2), 1, counters=Engine(lambda server=server: len(server.asked))).result
+        assert phase.speculation is not None
+        assert (phase.speculation.source, phase.speculation.drafts, phase.speculation.warnings) == ("prometheus", 4, warnings)
+        assert [request.speculation.warnings for request in phase.requests if request.speculation] == [warnings] * 2
+    alone = run_phase_blocking(target(serve(answers(2))), asked(4), 2).result
+    assert alone.speculation is not None
+    assert (alone.speculation.source, alone.speculation.drafts, alone.speculation.mean_acceptance_length) == ("usage", 8, 2.0)
 
 
 def _broken() -> EngineCounters | None:

@@ -8,7 +8,8 @@ import pytest
 
 from service.domain.comparison import Arm, Comparison, compare
 from service.domain.errors import UsageError
-from service.domain.reasons import Reason
+from service.domain.measurement import Conditions
+from service.domain.reasons import RULES, Reason
 from service.domain.speculation import Speculation
 from tests.unit.domain.arms import BASE, DAY, OFF, SLOWER, arm, phase, request, speeds, verdict
 
@@ -189,3 +190,57 @@ def test_condition_without_an_effect_or_with_wrong_syntax() -> None:
     with pytest.raises(UsageError):
         fails("ttft<3", verdict(BASE, SLOWER))
     assert fails("tps<-90%", compare(arm([speeds(BASE)]), arm([speeds(BASE)], host="other")))
+
+
+def conditioned(**more: Any) -> Any:
+    one = speeds(BASE)
+    return one.model_copy(update={"summary": one.summary.model_copy(update={"conditions": Conditions(**more)})})
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"foreign_tokens": 900, "warnings": ["other_requests_seen"]}, "served somebody else too (900 tokens that were not ours)"),
+        ({"busy_at_start": True, "warnings": ["busy_at_start"]}, "was busy before the first request"),
+        (
+            {"prefix_cache_hit_rate": 0.8, "warnings": ["prefix_cache_hits"]},
+            "80 % of the prompts' tokens of the candidate at concurrency 1",
+        ),
+    ],
+)
+def test_unfair_conditions_are_told(more: dict[str, Any], says: str) -> None:
+    found = compare(arm([speeds(BASE)]), arm([conditioned(**more)], experiment=2))
+    assert any(says in warning for warning in found.warnings)
+    fair = compare(arm([conditioned()]), arm([conditioned(prefix_cache_hit_rate=0.0)], experiment=2))
+    assert not any("of the candidate at" in warning for warning in fair.warnings)
+
+
+def test_a_phase_that_two_servers_served_is_invalid() -> None:
+    one = speeds(BASE)
+    summary = one.summary.model_copy(update={"valid": False, "invalid_reason": Reason.SERVER_RESTARTED_DURING_RUN})
+    found = compare(arm([speeds(BASE)]), arm([one.model_copy(update={"summary": summary})], experiment=2))
+    assert found.verdict == "invalid"
+    assert RULES[Reason.SERVER_RESTARTED_DURING_RUN].sentence in " ".join(found.warnings)
+
+
+def test_a_bad_second_look_at_the_baseline_is_a_fault_too() -> None:
+    broken = phase([request("code", None, ok=False, reason=Reason.ENGINE_DEAD), request("maths", 78.0)])
+    found = compare(arm([speeds(BASE)], recheck=[[broken]]), arm([speeds(BASE)], experiment=2))
+    assert found.verdict == "invalid"
+
+
+def lengths(method: str, family: str | None, coverage: float | None = None, **more: Any) -> Any:
+    spec = {"engine": {"kind": "vllm", "speculative": {"method": method}}}
+    shown = Speculation(status="on", drafts=10, mean_acceptance_length=2.3, draft_coverage=coverage)
+    one = speeds(BASE).model_copy(update={"speculation": shown})
+    return arm([one], spec=spec, ngram_family=family, **more)
+
+
+def test_acceptance_lengths_are_compared_only_where_they_mean_the_same() -> None:
+    same = compare(lengths("ngram", "numba"), lengths("ngram", "legacy", experiment=2))
+    assert same.bench_phases[0].acceptance_not_comparable is None
+    assert not any("acceptance" in warning for warning in same.warnings)
+    other = compare(lengths("ngram", "numba", 0.6), lengths("ngram", "gpu_v2", 1.0, experiment=2))
+    assert other.bench_phases[0].acceptance_not_comparable == "the baseline's counts steps with a match, the candidate's every step"
+    assert any("effective tokens per step do" in warning for warning in other.warnings)
+    assert other.verdict == same.verdict, "speed compares all the same"

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from service.domain.comparison import Arm, BetweenLoad, compare, samples
-from service.domain.effect import between_from_history, estimate
+from service.domain.comparison import Arm, BetweenLoad, Comparison, compare, samples
+from service.domain.effect import ASSUMED, between_from_history, estimate, half_width
 from tests.unit.domain.arms import BASE, SLOWER, arm, speeds, verdict
 
 
@@ -80,16 +80,17 @@ def test_noise_within_a_load_is_not_mixed_with_the_shift_between_loads() -> None
     assert shifted is not None
     assert still is not None
     theirs = 0.5 / (2 * 100.5**2)
-    assert still.within == pytest.approx(1 / (6 * 100**2) + theirs)
-    assert shifted.within == pytest.approx((1 + 1.2**2) / 2 / (6 * 110**2) + theirs)
+    assert sum(part.variance for part in still.within) == pytest.approx(1 / (6 * 100**2) + theirs)
+    assert sum(part.variance for part in shifted.within) == pytest.approx((1 + 1.2**2) / 2 / (6 * 110**2) + theirs)
 
 
 def test_loads_of_one_repeat_each_take_the_spread_over_loads() -> None:
     found = estimate({"a": [[99.0], [101.0]]}, {"a": [[50.0], [50.0], []]})
     assert found is not None
     assert found.warnings == []
-    assert found.within == pytest.approx(2 / (2 * 100**2))
-    assert found.between == pytest.approx(2 * 0.015**2 / 2)
+    assert [part.variance for part in found.within] == pytest.approx([2 / (2 * 100**2), 0])
+    assert found.between == ASSUMED
+    assert half_width([], ASSUMED, 2, 2) == pytest.approx(1.95996398 * 0.015)
 
 
 def test_nothing_in_common_is_no_estimate() -> None:
@@ -125,10 +126,60 @@ def test_no_difference_says_what_it_could_have_shown_and_what_would_help() -> No
     assert effect is not None
     assert found.verdict == "no_difference_shown"
     assert effect.smallest_detectable == pytest.approx(0.043, abs=0.002)
-    assert any("3 loads on both sides" in line for line in found.advice)
-    assert any("baseline once more" in line for line in found.advice)
+    assert "4.4 % or more; differences between loads make up" in found.advice[0]
+    assert "assumed" in found.advice[1]
+    assert found.advice[2].startswith("repeat_load: 3 on both sides would show 2.5 % or more")
+    assert found.advice[3].startswith("recheck_baseline: true")
+    assert not any("bench.repeat" in line for line in found.advice), "the noise within a load is small: no offer"
     noisy = {"a": [80.0, 120.0, 100.0], "b": [80.0, 120.0, 100.0]}
-    assert "bench.repeat" in verdict(noisy, noisy).advice[0]
+    assert any(line.startswith("bench.repeat: 12 would show") for line in verdict(noisy, noisy).advice)
+
+
+@pytest.mark.parametrize("offer", ["repeat_load: 3", "bench.repeat: 12"])
+def test_what_advice_promises_is_what_comes_of_it(offer: str) -> None:
+    """The offered measurement, made with the same noise, shows the width that was promised."""
+    values = {"a": [98.0, 102.0, 100.0], "b": [49.0, 51.0, 50.0]}
+    now = compare(arm([speeds(values)]), arm([speeds(values)]))
+    line = next(line for line in now.advice if line.startswith(offer))
+    promised = float(line.partition("would show ")[2].partition(" %")[0])
+    loads, times = (3, 1) if "load" in offer else (1, 4)
+    # As often the same values: their spread stays, up to what the n - 1 of a variance makes of it.
+    more = [[speeds({prompt: listed * times for prompt, listed in values.items()})]] * loads
+    effect = compare(arm(*more), arm(*more)).bench_phases[0].effect
+    assert effect is not None
+    assert effect.smallest_detectable is not None
+    assert 100 * effect.smallest_detectable == pytest.approx(promised, rel=0.08)
+
+
+def drifting(before: float, after: float, candidate: float) -> Comparison:
+    again = [[speeds({prompt: [after * value for value in values] for prompt, values in BASE.items()})]]
+    base = arm([speeds({prompt: [before * value for value in values] for prompt, values in BASE.items()})], recheck=again)
+    return compare(base, arm([speeds({prompt: [candidate * value for value in values] for prompt, values in BASE.items()})], experiment=2))
+
+
+def test_a_baseline_measured_again_counts_as_a_load_and_shows_that_nothing_drifted() -> None:
+    found = drifting(1.0, 1.005, 0.9)
+    phase = found.bench_phases[0]
+    assert phase.loads == [2, 1]
+    assert phase.drift is not None
+    assert phase.drift.tps_ratio == pytest.approx(1.005)
+    assert (phase.drift.shown, found.verdict) == (False, "worse")
+    assert not any("drift" in warning for warning in found.warnings)
+    assert not any("recheck_baseline" in line for line in drifting(1.0, 1.0, 1.0).advice)
+
+
+def test_a_drift_that_is_shown_widens_the_interval_and_may_take_the_verdict() -> None:
+    still, moved = drifting(1.0, 1.0, 0.95), drifting(1.05, 0.95, 0.95)
+    assert still.verdict == "worse"
+    assert moved.bench_phases[0].drift is not None
+    assert moved.bench_phases[0].drift.shown
+    assert moved.verdict == "no_difference_shown"
+    assert "the host drifted: the baseline was 9.5 % slower when measured again" in " ".join(moved.warnings)
+    assert drifting(1.05, 0.95, 0.7).verdict == "worse"
+
+
+def test_an_arm_without_a_second_look_has_no_drift() -> None:
+    assert verdict(BASE, SLOWER).bench_phases[0].drift is None
 
 
 POSITIVE = st.floats(5, 500)

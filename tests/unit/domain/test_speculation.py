@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from service.domain.speculation import EngineCounters, Speculation, merge, speculation_between
+from service.domain.speculation import EngineCounters, Speculation, speculation_between
+from service.domain.speculation_pool import merge
 
 
 def counters(engine: str = "vllm", **values: Any) -> EngineCounters:

@@ -179,3 +179,21 @@ def test_takes_the_record_as_well() -> None:
 def test_import_is_light() -> None:
     code = "import sys, expctl.views.comparison; sys.exit(any(m.split('.')[0] in {'pydantic', 'service'} for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("drift", "says"),
+    [
+        (
+            {"tps_ratio": 1.005, "ci95": [0.97, 1.04], "shown": False},
+            "+0.5 % (95 % interval -3.0 % to +4.0 %), no drift of the host is shown",
+        ),
+        ({"tps_ratio": 0.9, "ci95": [0.86, 0.94], "shown": True}, "-10 % (95 % interval -14 % to -6.0 %), the host drifted"),
+        ({"tps_ratio": 0.9, "ci95": None, "shown": False}, "-10 %, no drift of the host is shown"),
+    ],
+)
+def test_a_second_look_at_the_baseline_is_shown(drift: dict[str, Any], says: str) -> None:
+    told = story()
+    told["bench_phases"][0]["drift"] = drift
+    assert f"baseline measured again: {says}" in flat(printed(told))
+    assert "measured again:" not in printed(story())
