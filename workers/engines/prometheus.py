@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 from service.domain.speculation import EngineCounters
 
-_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(?:\{(.*)\})?\s*([^\s{}]+)(?:\s+-?[\d.]+)?")
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[\s{])\s*(?:\{(.*)\}\s*)?([^\s{}]+)(?:\s+-?[\d.]+)?")
+"""Each kind of sign is followed by another kind, so that no line, however odd, is tried in more than one way."""
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _EXEMPLAR = re.compile(r"\s#\s\{.*$")
 MOST_POSITION_DIGITS = 5
