@@ -13,6 +13,7 @@ from expctl import benchargs
 from expctl.globals import options
 from expctl.output import console, emit
 from service.domain.errors import ExpctlError, UsageError
+from service.domain.fairness import sentences
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -69,7 +70,7 @@ def bench(
 
 
 def _deliver(report: BenchReport, output: Path | None, talk: _Talk) -> None:
-    talk.draw(_drawing(report))
+    talk.draw(report)
     value = report.model_dump(mode="json", by_alias=True)
     if output is not None:
         try:
@@ -80,7 +81,8 @@ def _deliver(report: BenchReport, output: Path | None, talk: _Talk) -> None:
         emit(value)
     invalid = [phase for phase in report.phases if not phase.summary.valid]
     for phase in invalid:
-        talk.complain(f"concurrency {phase.concurrency} is invalid: {_failures(phase)}; failed requests enter no average")
+        why = f"{_failures(phase)}; failed requests enter no average" if phase.summary.failed else str(phase.summary.invalid_reason)
+        talk.complain(f"concurrency {phase.concurrency} is invalid: {why}")
     if invalid:
         raise typer.Exit(1)
 
@@ -151,9 +153,9 @@ class _Talk:
     def complain(self, text: str) -> None:
         console(stderr=True).print(text, markup=False, style="red", soft_wrap=True)
 
-    def draw(self, table: RenderableType) -> None:
+    def draw(self, report: BenchReport) -> None:
         if not (options.quiet and options.json):
-            self._console.print(table)
+            self._console.print(_drawing(report))
 
     def phase(self, level: int) -> None:
         self._count, self._total = 0, self._per_phase if level else self._warmup
@@ -184,6 +186,8 @@ def _drawing(report: BenchReport) -> RenderableType:
     first = report.first_request
     if first is not None and first.ttft_s is not None:
         parts.append(Text(f"first request: TTFT {first.ttft_s * 1000:.0f} ms (kept apart)"))
+    if report.warmup_settled is False:
+        parts.append(Text("warning: the engine still got faster when the warm-up ended; raise --warmup", "yellow"))
     for phase in report.phases:
         parts.extend(_phase_drawing(phase))
     if report.client.loop_lag_ms_p99 is not None:
@@ -209,6 +213,8 @@ def _phase_drawing(phase: PhaseResult) -> list[RenderableType]:
             parts.append(Text(f"{name}: p50 {found.p50:{form}}, p90 {found.p90:{form}}, p99 {found.p99:{form}}"))
     if phase.speculation is not None:
         parts.append(Text(_speculation(phase.speculation)))
+    conditions = None if summary.conditions is None else summary.conditions.model_dump()
+    parts += [Text(f"warning: {sentence}", "yellow") for sentence in sentences(conditions)]
     if summary.failed:
         parts.append(Text(_failures(phase), "red"))
     return parts

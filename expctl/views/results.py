@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expctl.views.fitting import Fitting
+from service.domain.fairness import sentences
 from service.domain.spec import FIVE_IDS
 
 DASH = "-"
@@ -71,6 +72,7 @@ def _phase(phase: dict[str, Any], item: dict[str, Any]) -> list[RenderableType]:
     parts: list[RenderableType] = [Text(head, "bold"), _prompts(phase["requests"], _in_order(phase["requests"], item))]
     if phase["speculation"]:
         parts.append(Text(speculation_text(phase["speculation"])))
+    parts.extend(Text(f"warning: {sentence}", "yellow") for sentence in sentences(summary.get("conditions")))
     failed = [request for request in phase["requests"] if not request["ok"]]
     parts.extend(Text(f"failed: {r['prompt']} #{r['repeat']}: {r['reason']} {r['error_message'] or ''}".rstrip(), "red") for r in failed)
     return parts

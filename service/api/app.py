@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import version
@@ -56,9 +55,6 @@ def create_app(store: Database, *, loopback_only: bool = False, waker: Waker | N
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         del app
-        # What was imported stays. A full collection that walked through all of it would take longer than any request.
-        gc.collect()
-        gc.freeze()
         yield {}
         store.close()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
-from service.domain.conditions import BUSY, FOREIGN, HITS_WARN
+from service.domain.fairness import CACHE_UNKNOWN, RESTARTED, sentences
 from service.domain.measurement import PhaseResult
 from service.domain.reasons import RULES
 from service.domain.records import Record
@@ -129,20 +129,14 @@ def doubts(base: Arm, candidate: Arm, now: datetime | None) -> list[str]:
 
 
 def _unfair(side: str, arm: Arm) -> list[str]:
-    """What else happened while a side was measured; of several loads the worst."""
+    """What else happened while a side was measured. That its server was restarted is a fault, and told as one."""
     result = []
-    for level in dict.fromkeys(phase.concurrency for phases in all_loads(arm) for phase in phases):
-        found = [phase.summary.conditions for phases in all_loads(arm) for phase in phases if phase.concurrency == level]
-        known = [conditions for conditions in found if conditions is not None]
-        where = f"of the {side} at concurrency {level}"
-        if any(FOREIGN in conditions.warnings for conditions in known):
-            more = max((conditions.foreign_tokens or 0 for conditions in known), default=0)
-            result.append(f"the engine {where} served somebody else too ({more} tokens that were not ours)")
-        if any(BUSY in conditions.warnings for conditions in known):
-            result.append(f"the engine {where} was busy before the first request")
-        hits = max((conditions.prefix_cache_hit_rate or 0.0 for conditions in known), default=0.0)
-        if hits >= HITS_WARN:
-            result.append(f"{100 * hits:.0f} % of the prompts' tokens {where} came from the prefix cache: its TTFT is of a warm one")
+    for phase in (phase for phases in all_loads(arm) for phase in phases):
+        found = phase.summary.conditions
+        telling = None if found is None else found.model_dump(include={"prefix_cache_hit_rate", "foreign_tokens", "warnings"})
+        if telling is not None:
+            telling["warnings"] = [name for name in telling["warnings"] if name not in {RESTARTED, CACHE_UNKNOWN}]
+        result += [f"the {side} at concurrency {phase.concurrency}: {sentence}" for sentence in sentences(telling)]
     return result
 
 

@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 
 import structlog
 
-from service.domain.conditions import BUSY, FOREIGN, change, conditions, generated, is_foreign
+from service.domain.conditions import change, conditions, generated, is_foreign
+from service.domain.fairness import BUSY, FOREIGN
 from service.domain.measurement import Conditions, RequestResult
 from service.domain.request_speculation import DIFFERS, reconciled
 from service.domain.speculation import EngineCounters, Speculation, speculation_between

@@ -203,3 +203,40 @@ def test_counters_come_from_beside_the_base_url(server: Any, prompts: str, capsy
     assert run([*words, "--api-key", "sk-secret", "--engine-metrics", "http://127.0.0.1:1/metrics"]) == 0
     assert set(dict(seen)) == {"http://127.0.0.1:1/metrics"}
     assert seen[0][1] is None
+
+
+def test_unfair_conditions_are_told(server: Any, prompts: str, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_counters(*_: Any, **__: Any) -> EngineCounters:
+        asked = sum("completions" in asked.path for asked in server.asked)
+        return EngineCounters(
+            engine="vllm", generation_tokens=900.0 * asked, prefix_cache_queries=10.0 * asked, prefix_cache_hits=4.0 * asked
+        )
+
+    monkeypatch.setattr("workers.engines.prometheus.read_counters", read_counters)
+    words = ["bench", "--base-url", server.url, "--prompts", prompts, "--concurrency", "1", "--repeat", "1", "--warmup", "0"]
+    assert run(words) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "warning: the engine served somebody else too (1790 tokens that were not ours)" in out
+    assert "warning: 40 % of the prompts' tokens came from the prefix cache" in out
+
+
+def test_a_restarted_server_makes_the_phase_invalid_and_says_so(
+    server: Any, prompts: str, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    starts = iter(range(1, 1000))
+    monkeypatch.setattr(
+        "workers.engines.prometheus.read_counters",
+        lambda *_, **__: EngineCounters(engine="vllm", generation_tokens=5.0, process_start=float(next(starts))),
+    )
+    words = ["bench", "--base-url", server.url, "--prompts", prompts, "--concurrency", "2", "--repeat", "1", "--warmup", "0"]
+    assert run(words) == 1
+    assert "concurrency 2 is invalid: server_restarted_during_run" in capsys.readouterr().err
+
+
+def test_parameters_that_are_refused_end_it_before_anything_is_measured(serve: Any, say: Any, prompts: str, capsys: Any) -> None:
+    refusing = serve(lambda _: say.refusal("400 Bad Request", '{"error": {"message": "min_p is not supported with speculative decoding"}}'))
+    words = ["bench", "--base-url", refusing.url, "--model", "m", "--prompts", prompts, "--extra-body", '{"min_p": 0.1}', *OFF]
+    assert run(words) == 1
+    said = capsys.readouterr().err
+    assert "error: the server refuses requests with these parameters\n  min_p is not supported with speculative decoding\n  " in said
+    assert len(refusing.asked) == 2, "once with the extra keys and once without"
