@@ -136,9 +136,8 @@ def _drifting() -> None:
         worlds = [World(drift=drift, recheck=recheck) for recheck in (False, True)]
         alarms = [false_alarms(300, 5, world, bootstrap_runs=0)[0] for world in worlds]
         seen = [detected(150, 13, 0.05, world) for world in worlds]
-        print(
-            f"{100 * drift:>10.1f} %   {100 * alarms[0]:>15.0f} %   {100 * alarms[1]:>3.0f} %   {100 * seen[0]:>26.0f} %   {100 * seen[1]:>3.0f} %"
-        )
+        first, second, third, fourth = (f"{100 * share:.0f} %" for share in (*alarms, *seen))
+        print(f"{100 * drift:>10.1f} %   {first:>17}   {second:>5}   {third:>28}   {fourth:>5}")
 
 
 def main() -> int:

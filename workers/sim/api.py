@@ -84,7 +84,7 @@ class Api:
             raise Refused(400, "The min_p and logit_bias sampling parameters are not yet supported with speculative decoding.")
         text, prompt_tokens = user_text(body, chat=chat)
         limit = token_limit(body, prompt_tokens, self.config.max_model_len, chat=chat)
-        ask = Ask(text, prompt_tokens, limit, bool(body.get("ignore_eos")), reasons=chat)
+        ask = Ask(text, prompt_tokens, limit, bool(body.get("ignore_eos")), reasons=chat, salt=str(body.get("cache_salt") or ""))
         options = body.get("stream_options") or {}
         return Call(
             ask=ask,

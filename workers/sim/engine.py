@@ -35,6 +35,8 @@ class Ask:
     """Chat requests think first; plain completions do not."""
     ordinal: int = 0
     """Which request for this text it is; set when it begins."""
+    salt: str = ""
+    """Prompts of another salt are not found in the prefix cache."""
 
     @property
     def is_probe(self) -> bool:
@@ -63,7 +65,7 @@ class SimEngine:
         """Requests so far, probes left out."""
         self._warm = False
         self._asked: Counter[str] = Counter()
-        self._prefixes: set[str] = set()
+        self._prefixes: set[tuple[str, str]] = set()
 
     def number_request(self, ask: Ask) -> int:
         """The request's number, from 1; 0 for a probe."""
@@ -123,9 +125,9 @@ class SimEngine:
         if not self.prefix_caching:
             return
         counters.prefix_queries += ask.prompt_tokens
-        if ask.text in self._prefixes:
+        if (ask.salt, ask.text) in self._prefixes:
             counters.prefix_hits += (ask.prompt_tokens - 1) // BLOCK * BLOCK
-        self._prefixes.add(ask.text)
+        self._prefixes.add((ask.salt, ask.text))
 
 
 async def _sleep_until(due: float) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.engines.prometheus import counters_of, parse_page, read_counters
+from workers.engines.page import parse_page
+from workers.engines.prometheus import counters_of, read_counters
 
 PAGE = """\
 # HELP vllm:generation_tokens_total Number of generation tokens processed.
@@ -71,14 +72,40 @@ def test_several_models_on_one_page() -> None:
 
 
 @pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (
+            'vllm:generation_tokens_total{model_name="a"} 5\nvllm:spec_decode_num_emitted_tokens_total{model_name="a"} 4\n',
+            {"engine": "vllm_v0", "generation_tokens": 5.0, "emitted_tokens": 4.0, "drafts": None},
+        ),
+        (
+            "llamacpp:tokens_predicted_total 5\nllamacpp:spec_decode_num_drafts_total 2\n"
+            'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 1\n'
+            'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="999999999999"} 1\n',
+            {"engine": "llamacpp", "generation_tokens": 5.0, "drafts": 2.0, "accepted_per_position": [0.0, 1.0]},
+        ),
+        (
+            'sglang:spec_accept_length{dp_rank="0",tp_rank="0"} 2.5\nsglang:spec_accept_length{dp_rank="0",tp_rank="1"} 2.5\n'
+            'sglang:spec_accept_length{dp_rank="1",tp_rank="0"} 0.0\nsglang:spec_accept_rate{dp_rank="0"} 0.3\n',
+            {"engine": "sglang", "gauges": {"0": {"accept_length": 2.5, "accept_rate": 0.3}, "1": {"accept_length": 0.0}}},
+        ),
+    ],
+)
+def test_pages_of_other_engines(page: str, expected: dict[str, object]) -> None:
+    counters = counters_of(parse_page(page))
+    assert counters is not None
+    assert {name: getattr(counters, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
     "page",
     [
         "",
         "<html>hello</html>",
         'python_info{version="3"} 1\n',
         'vllm:generation_tokens_total{model_name="a"} NaN\n',
-        # V0 counts other things under some of the same names.
-        'vllm:generation_tokens_total{model_name="a"} 5\nvllm:spec_decode_num_emitted_tokens_total{model_name="a"} 5\n',
+        # V0 without speculation shares some of V1's names.
+        'vllm:generation_tokens_total{model_name="a"} 5\nvllm:num_requests_swapped{model_name="a"} 0\n',
     ],
 )
 def test_pages_of_nobody_known(page: str) -> None:

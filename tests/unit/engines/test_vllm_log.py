@@ -78,6 +78,7 @@ def test_a_recorded_good_load_with_traffic_and_an_ordered_end() -> None:
         "kv_cache_tokens": 262144,
         "max_concurrency": 128.0,
         "init_engine_seconds": 0.87,
+        "port": 8000,
     }
     assert "min_p and logit_bias parameters won't work with speculative decoding." in log.progress.warnings
     assert len(log.progress.warnings) == len(set(log.progress.warnings))
@@ -230,7 +231,7 @@ def test_figures_of_a_cache_that_is_too_small() -> None:
         + "ValueError: To serve at least one request with the models's max seq len (131072), (16.0 GiB KV cache is needed, which is larger "
         "than the available KV cache memory (9.2 GiB). Based on the available memory, the estimated maximum model length is 75312."
     ).progress.facts
-    assert facts == {"estimated_max_model_len": 75312, "kv_cache_needed_gib": 16.0, "available_kv_cache_gib": 9.2}
+    assert facts == {"requested_max_model_len": 131072, "needed_gib": 16.0, "available_gib": 9.2, "estimated_max_model_len": 75312}
 
 
 def test_a_rank_that_ran_out_of_memory_is_the_cause_of_the_others_broken_talk() -> None:

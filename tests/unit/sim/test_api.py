@@ -126,6 +126,8 @@ def test_a_repeated_prompt_hits_the_prefix_cache(serve: Serve) -> None:
         server.stream("word " * 100, max_tokens=2)
     assert server.metric("vllm:prefix_cache_queries_total") == 2 * 130
     assert server.metric("vllm:prefix_cache_hits_total") == 128
+    server.stream("word " * 100, max_tokens=2, cache_salt="another")
+    assert server.metric("vllm:prefix_cache_hits_total") == 128, "a prompt of another salt is not found"
 
 
 def test_a_client_that_leaves_frees_its_place(serve: Serve) -> None:

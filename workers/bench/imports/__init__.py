@@ -1,0 +1,1 @@
+"""Other tools' result files, read into our definitions."""

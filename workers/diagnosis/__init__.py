@@ -1,0 +1,1 @@
+"""What machines print, and what it means: journals, unit states, GPU tools, counters and commands, weighed together."""

@@ -1,0 +1,151 @@
+"""What a server answered: probes of its health, its list of models, and requests of a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.domain.reasons import Reason
+
+_PROBE = re.compile(r"(?P<method>GET|POST|HEAD) (?P<path>/\S{0,400}?)(?: \S.{0,400}?)? -> (?P<answer>.*)$")
+_STATUS = re.compile(r"^(?:HTTP/\d(?:\.\d)? )?(?P<status>\d{3})\b[ ,:]*(?P<body>.*)$", re.DOTALL)
+_REQUEST = re.compile(r"^(?P<name>(?:req|request) #?\d{1,6}) ?(?:->|:) ?(?P<answer>.*)$")
+_IDS = re.compile(r"\b(?:id|models?)[ :=]+(?P<id>[\w./:@-]{1,200})")
+_NO_ANSWER = re.compile(r"timed? ?out|timeout|no (?:answer|response|reply)|hang|nothing", re.IGNORECASE)
+_REFUSED = re.compile(r"refused|ECONNREFUSED|nobody listens|not listening", re.IGNORECASE)
+_CUT = re.compile(r"cut|incomplete|reset|peer closed|closed|broken|truncated|abort", re.IGNORECASE)
+_LOADING = re.compile(r"loading model|model is (?:still )?loading|\"status\": ?\"loading|starting", re.IGNORECASE)
+_PID = re.compile(r"\bowner pid[ =:]?(\d{1,10})")
+OK, SERVER_ERROR, UNAVAILABLE = 200, 500, 503
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One question and its answer. `status` is None where none came."""
+
+    path: str
+    method: str
+    status: int | None
+    body: str
+    refused: bool = False
+    silent: bool = False
+
+    @property
+    def json(self) -> Any:
+        """The body; None where it is no JSON."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Ids in a list of models."""
+        found = self.json
+        data = found.get("data") if isinstance(found, dict) else None
+        if isinstance(data, list):
+            return tuple(str(one["id"]) for one in data if isinstance(one, dict) and "id" in one)
+        match = _IDS.search(self.body)
+        return (match["id"].rstrip(",;"),) if match and self.status == OK else ()
+
+    @property
+    def loading(self) -> bool:
+        """Whether it says that the model is still being loaded."""
+        return self.status == UNAVAILABLE and bool(_LOADING.search(self.body))
+
+
+@dataclass(frozen=True)
+class RequestLine:
+    """One request of a run."""
+
+    name: str
+    status: int | None
+    ok: bool
+    reason: Reason | None
+    text: str
+
+
+@dataclass
+class Answers:
+    """Everything that was asked of a server."""
+
+    probes: list[Probe] = field(default_factory=list)
+    requests: list[RequestLine] = field(default_factory=list)
+    owner_pid: int | None = None
+    belongs: bool | None = None
+    """Whether the evidence says that the listening process is the unit's."""
+
+    def take(self, text: str) -> bool:
+        """Take in a line, which may hold several answers between semicolons; False where it holds none."""
+        request = _REQUEST.match(text.strip())
+        if request:
+            self.requests.append(_request(request["name"], request["answer"]))
+            return True
+        pieces = [piece for piece in re.split(r" ; (?=GET |POST |HEAD )", text.strip()) if "->" in piece]
+        found = False
+        for piece in pieces:
+            match = _PROBE.search(piece)
+            if match:
+                found = True
+                self._probe(match)
+        return found
+
+    def _probe(self, match: re.Match[str]) -> None:
+        answer = match["answer"]
+        owner = _PID.search(answer)
+        if owner:
+            self.owner_pid = int(owner[1])
+            if "belongs to the unit" in answer:
+                self.belongs = True
+        status = _STATUS.match(answer)
+        if status:
+            self.probes.append(Probe(match["path"], match["method"], int(status["status"]), status["body"].strip()))
+        elif match["path"].startswith("/v1/models") and _IDS.search(answer):
+            self.probes.append(Probe(match["path"], match["method"], OK, answer))
+        else:
+            self.probes.append(
+                Probe(match["path"], match["method"], None, answer, bool(_REFUSED.search(answer)), bool(_NO_ANSWER.search(answer)))
+            )
+
+    def last(self, *paths: str) -> Probe | None:
+        """The last answer of any of these paths."""
+        return next((probe for probe in reversed(self.probes) if probe.path.partition("?")[0] in paths), None)
+
+    @property
+    def generated(self) -> bool | None:
+        """Whether a token was made; None where nobody asked for one."""
+        asked = [
+            probe
+            for probe in self.probes
+            if (probe.method == "POST" and "completions" in probe.path) or probe.path in {"/generate", "/health_generate"}
+        ]
+        return None if not asked else asked[-1].status == OK
+
+    @property
+    def models(self) -> tuple[str, ...] | None:
+        """Who answers, by its own list; None where nobody asked."""
+        probe = self.last("/v1/models", "/models")
+        return None if probe is None or probe.status != OK else probe.models
+
+
+def _request(name: str, answer: str) -> RequestLine:
+    status = _STATUS.match(answer)
+    number = int(status["status"]) if status else None
+    body = status["body"] if status else answer
+    if _REFUSED.search(answer):
+        return RequestLine(name, number, ok=False, reason=Reason.CONNECTION_REFUSED, text=answer)
+    if _NO_ANSWER.search(answer):
+        return RequestLine(name, number, ok=False, reason=Reason.REQUEST_TIMEOUT, text=answer)
+    if number == OK and not _CUT.search(body):
+        return RequestLine(name, number, ok=True, reason=None, text=answer)
+    if _CUT.search(body):
+        return RequestLine(name, number, ok=False, reason=Reason.CONNECTION_LOST, text=answer)
+    return RequestLine(name, number, ok=False, reason=_reason_of(number), text=answer)
+
+
+def _reason_of(status: int | None) -> Reason:
+    if status == UNAVAILABLE:
+        return Reason.ENGINE_UNRESPONSIVE
+    return Reason.REQUEST_REFUSED if status is not None and status < SERVER_ERROR else Reason.ABORTED_BY_SERVER

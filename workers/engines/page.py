@@ -1,0 +1,86 @@
+"""A Prometheus page, line by line: the text format 0.0.4, and of OpenMetrics what differs in practice."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[\s{])\s*(?:\{(.*)\}\s*)?([^\s{}]+)(?:\s+-?[\d.]+)?")
+"""Each kind of sign is followed by another kind, so that no line, however odd, is tried in more than one way."""
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
+_EXEMPLAR = re.compile(r"\s#\s\{.*$")
+_ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line of a page."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Page:
+    """A parsed page; lines that are none are counted, not raised."""
+
+    samples: tuple[Sample, ...]
+    parse_errors: int = 0
+    _by_name: dict[str, list[Sample]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        by_name: dict[str, list[Sample]] = {}
+        for sample in self.samples:
+            by_name.setdefault(sample.name, []).append(sample)
+        object.__setattr__(self, "_by_name", by_name)
+
+    def series(self, *names: str) -> list[Sample]:
+        """Samples of the first of these names that is there; NaN, which says nothing, left out."""
+        found = next((self._by_name[name] for name in names if name in self._by_name), [])
+        return [sample for sample in found if not math.isnan(sample.value)]
+
+    def total(self, *names: str) -> float | None:
+        """Sum over every label; None where there is no such series."""
+        found = self.series(*names)
+        return math.fsum(sample.value for sample in found) if found else None
+
+
+def parse_page(text: str) -> Page:
+    """Parse the text format 0.0.4, and of OpenMetrics what differs in practice."""
+    samples: list[Sample] = []
+    errors = 0
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        sample = _parse_line(stripped)
+        if sample is None:
+            errors += 1
+        else:
+            samples.append(sample)
+    return Page(tuple(samples), errors)
+
+
+def _parse_line(line: str) -> Sample | None:
+    match = _SAMPLE.fullmatch(_EXEMPLAR.sub("", line))
+    labels = _parse_labels(match[2] or "") if match else None
+    if match is None or labels is None:
+        return None
+    try:
+        return Sample(match[1], labels, float(match[3]))
+    except ValueError:
+        return None
+
+
+def _parse_labels(text: str) -> dict[str, str] | None:
+    labels: dict[str, str] = {}
+    position = 0
+    while position < len(text.rstrip()):
+        match = _LABEL.match(text, position)
+        if match is None:
+            return None
+        labels[match[1]] = re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), match[2])
+        position = match.end()
+    return labels
