@@ -8,11 +8,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from service.store import migrate
 from service.store.database import Database
 from tests.databases import PostgresServer, start_postgres
 from tests.redis import RedisServer
+
+
+# A machine that does other things too is no failure, and no example is worth keeping between runs.
+settings.register_profile("expctl", deadline=None, database=None)
+settings.load_profile("expctl")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -79,14 +79,18 @@ def test_several_models_on_one_page() -> None:
             {"engine": "vllm_v0", "generation_tokens": 5.0, "emitted_tokens": 4.0, "drafts": None},
         ),
         (
-            "llamacpp:tokens_predicted_total 5\nllamacpp:spec_decode_num_drafts_total 2\n"
-            'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 1\n'
-            'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="999999999999"} 1\n',
+            (
+                "llamacpp:tokens_predicted_total 5\nllamacpp:spec_decode_num_drafts_total 2\n"
+                'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="1"} 1\n'
+                'llamacpp:spec_decode_num_accepted_tokens_per_pos_total{position="999999999999"} 1\n'
+            ),
             {"engine": "llamacpp", "generation_tokens": 5.0, "drafts": 2.0, "accepted_per_position": [0.0, 1.0]},
         ),
         (
-            'sglang:spec_accept_length{dp_rank="0",tp_rank="0"} 2.5\nsglang:spec_accept_length{dp_rank="0",tp_rank="1"} 2.5\n'
-            'sglang:spec_accept_length{dp_rank="1",tp_rank="0"} 0.0\nsglang:spec_accept_rate{dp_rank="0"} 0.3\n',
+            (
+                'sglang:spec_accept_length{dp_rank="0",tp_rank="0"} 2.5\nsglang:spec_accept_length{dp_rank="0",tp_rank="1"} 2.5\n'
+                'sglang:spec_accept_length{dp_rank="1",tp_rank="0"} 0.0\nsglang:spec_accept_rate{dp_rank="0"} 0.3\n'
+            ),
             {"engine": "sglang", "gauges": {"0": {"accept_length": 2.5, "accept_rate": 0.3}, "1": {"accept_length": 0.0}}},
         ),
     ],
