@@ -15,7 +15,6 @@ from service.store.database import Database
 from tests.databases import PostgresServer, start_postgres
 from tests.redis import RedisServer
 
-
 # A machine that does other things too is no failure, and no example is worth keeping between runs.
 settings.register_profile("expctl", deadline=None, database=None)
 settings.load_profile("expctl")
