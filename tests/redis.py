@@ -85,9 +85,9 @@ class RedisServer:
         """Every key, and how much it holds."""
         sizes = {b"list": "llen", b"hash": "hlen", b"zset": "zcard", b"set": "scard"}
         with self.client as client:
-            return {
-                name.decode(): getattr(client, sizes[client.type(name)])(name) for name in client.keys("*") if client.type(name) in sizes
-            }
+            # One that is gone by the time that its kind is asked for has none.
+            kinds = {name: client.type(name) for name in client.keys("*")}
+            return {name.decode(): getattr(client, sizes[kind])(name) for name, kind in kinds.items() if kind in sizes}
 
     def end(self) -> None:
         """Stop it and forget its folder."""

@@ -148,16 +148,18 @@ class Service:
 
     def children(self) -> dict[str, int]:
         """Verb -> pid of the processes of this service."""
-        found = {}
+        found: dict[int, tuple[str, int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
                     verb = (entry / "comm").read_text().strip().partition("expctl ")[2]
                     if verb and str(self.data).encode() in (entry / "cmdline").read_bytes().split(b"\0"):
-                        found[verb] = int(entry.name)
+                        parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
+                        found[int(entry.name)] = (verb, int(parent))
                 except OSError:
                     continue
-        return found
+        # What a worker starts looks like the worker itself until it has become another program.
+        return {verb: pid for pid, (verb, parent) in found.items() if parent not in found}
 
     @cached_property
     def client(self) -> Client:
