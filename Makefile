@@ -25,12 +25,12 @@ demo: $(VENV)/run
 test: $(VENV)/dev
 	# The load client and the simulated engine are held to real times, so their tests run alone.
 	$(BIN)/python -m pytest tests/unit/bench tests/unit/sim
-	# The others mostly wait for processes and disks, so that two cores carry six at a time.
-	$(BIN)/python -m pytest -n 6 --dist worksteal --ignore=tests/unit/bench --ignore=tests/unit/sim --service-on sqlite tests/unit tests/integration tests/acceptance
+	# The others often wait for processes and disks, so that two cores carry four at a time.
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore=tests/unit/bench --ignore=tests/unit/sim --on sqlite tests/unit tests/integration tests/acceptance
 
 test-all: test
-	# Stores and APIs were tested on both databases; now whole services, on the other one.
-	$(BIN)/python -m pytest -n 6 --dist worksteal --service-on postgresql tests/acceptance
+	# What stands on a database, on the other one; and what costs a minute.
+	$(BIN)/python -m pytest -n 4 --dist worksteal --on postgresql tests/integration tests/acceptance
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
 	$(PYTHON) tests/lab/make_host.py $(EXPCTL_LAB_DIR)
 	# A file a worker: its tests may share a host or a service, and most of the time they wait.

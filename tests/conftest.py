@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import settings
@@ -20,9 +21,39 @@ settings.register_profile("expctl", deadline=None, database=None)
 settings.load_profile("expctl")
 
 
+STORES = ("database", "empty_url", "services")
+"""Fixtures that stand on a database. Whoever uses one runs on each kind of server, unless it names its own."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Which database the services of the acceptance tests stand on."""
-    parser.addoption("--service-on", choices=["sqlite", "postgresql", "both"], default="both", help="database of running services")
+    """Which kind of database tests stand on, so that a quick run is content with one."""
+    parser.addoption("--on", choices=["sqlite", "postgresql", "both"], default="both", help="database of the tests that need one")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that needs a database runs on each kind that was asked for."""
+    named = {str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize")}
+    for store in STORES:
+        if store in metafunc.fixturenames and store not in named:
+            scope: Literal["session", "function"] = "session" if store == "services" else "function"
+            metafunc.parametrize(store, ["sqlite", "postgresql"], indirect=True, scope=scope)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What needs no database has its turn with SQLite, and what costs a minute with PostgreSQL."""
+    others = [item for item in items if not _wanted(item, config.getoption("--on"))]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+def _wanted(item: pytest.Item, on: str) -> bool:
+    if on == "both":
+        return True
+    given = item.callspec.params if hasattr(item, "callspec") else {}
+    kinds = {given[store] for store in STORES if store in given}
+    if item.get_closest_marker("costly"):
+        return on == "postgresql" and on in (kinds or {on})
+    return on in (kinds or {"sqlite"})
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +73,7 @@ def postgres() -> Iterator[PostgresServer]:
     server.stop()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Where an empty database of the test's own is, on each kind of server."""
     if request.param == "sqlite":
@@ -65,7 +96,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Database]:
     """A migrated database of the test's own, on each kind of server."""
     if request.param == "sqlite":

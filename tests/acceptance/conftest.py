@@ -1,7 +1,7 @@
 """Running embedded services. Starting one costs seconds, so tests that leave it healthy share it.
 
-Every test that uses a service runs on both databases, unless it says why not: `--service-on` picks, so that a quick run is content
-with one. All tests of one database are run in a row, so that no more services live at once than needed.
+Every test that uses a service runs on both databases, unless it says why not: `--on` picks. All tests of one database are run in a row,
+so that no more services live at once than needed.
 """
 
 from __future__ import annotations
@@ -49,28 +49,9 @@ class Services:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The demo first: it waits for a minute, and whoever begins it last keeps all others waiting."""
     items.sort(key=lambda item: item.path.name != "test_demo.py")
-    others = [item for item in items if not _wanted(item, config.getoption("--service-on"))]
-    config.hook.pytest_deselected(items=others)
-    items[:] = [item for item in items if item not in others]
-
-
-def _wanted(item: pytest.Item, service_on: str) -> bool:
-    """What costs a minute has its turn with PostgreSQL, and what uses no service with SQLite."""
-    if item.get_closest_marker("costly"):
-        return service_on != "sqlite"
-    return service_on != "postgresql" or "services" in getattr(item, "fixturenames", ())
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that uses a service runs on each kind of database that was asked for, unless it names its own."""
-    named = any("services" in str(mark.args[0]) for mark in metafunc.definition.iter_markers("parametrize"))
-    if "services" in metafunc.fixturenames and not named:
-        asked = metafunc.config.getoption("--service-on")
-        kinds = ["sqlite", "postgresql"] if asked == "both" else [asked]
-        metafunc.parametrize("services", kinds, indirect=True, scope="session")
 
 
 @pytest.fixture(scope="session")

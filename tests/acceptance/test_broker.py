@@ -12,6 +12,8 @@ from tests.acceptance.service import steps, wait_for
 from tests.databases import PostgresServer
 from tests.redis import RedisServer
 
+pytestmark = pytest.mark.costly  # many processes that start and end
+
 HOST = "gpu-1"
 SHORT = {"max_tokens": 2, "concurrency": [1], "warmup": 0}
 """What is measured does not matter here."""

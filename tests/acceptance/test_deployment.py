@@ -15,6 +15,8 @@ from tests.acceptance.service import wait_for
 from tests.databases import PostgresServer
 from tests.redis import RedisServer
 
+pytestmark = pytest.mark.costly  # as many processes as a deployment has
+
 HOST = "gpu-1"
 
 

@@ -15,6 +15,8 @@ from service.store.database import Database
 from tests.acceptance.conftest import Services
 from tests.acceptance.service import Service
 
+pytestmark = pytest.mark.costly  # thousands of requests
+
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
