@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -21,10 +22,9 @@ SEED = 5
 def sample() -> list[tuple[str, Place, float]]:
     """The same for every run of a seed."""
     chance = random.Random(SEED)  # noqa: S311 - no secret
-    faults = [*FAULTS] * (SAMPLE // len(FAULTS) + 1)
-    places = [*PLACES] * (SAMPLE // len(PLACES) + 1)
-    chance.shuffle(places)
-    return [(fault, place, chance.uniform(0.1, 0.9)) for fault, place in zip(faults[:SAMPLE], places[:SAMPLE], strict=True)]
+    faults = itertools.cycle(FAULTS)
+    places = [*chance.sample(PLACES, len(PLACES)), *chance.sample(PLACES, SAMPLE - len(PLACES))]
+    return [(fault, place, chance.uniform(0.1, 0.9)) for fault, place in zip(faults, places, strict=False)]
 
 
 @pytest.fixture(scope="module")
