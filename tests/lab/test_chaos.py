@@ -24,7 +24,7 @@ def sample() -> list[tuple[str, Place, float]]:
     chance = random.Random(SEED)  # noqa: S311 - no secret
     faults = itertools.cycle(FAULTS)
     places = [*chance.sample(PLACES, len(PLACES)), *chance.sample(PLACES, SAMPLE - len(PLACES))]
-    return [(fault, place, chance.uniform(0.1, 0.9)) for fault, place in zip(faults, places, strict=False)]
+    return [(fault, place, round(chance.uniform(0.1, 0.9), 2)) for fault, place in zip(faults, places, strict=False)]
 
 
 @pytest.fixture(scope="module")
