@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from expctl.globals import options
@@ -31,6 +32,19 @@ def emit_all(items: list[dict[str, Any]]) -> None:
         return
     for item in items:
         say(f"{item['id']}  {item['name']}: {item['status_text']}" + (f" ({item['where_text']})" if item["where_text"] else ""))
+
+
+def emit_list(items: list[dict[str, Any]], key: str, nothing: str, draw: Callable[[], None]) -> None:
+    """A list: as JSON; under --quiet the `key` of each; else drawn, or in words that there is `nothing`."""
+    if options.json:
+        emit(items)
+    elif options.quiet:
+        for item in items:
+            print(item[key])
+    elif not items:
+        say(nothing)
+    else:
+        draw()
 
 
 def emit_line(value: Any) -> None:

@@ -10,7 +10,7 @@ from expctl import hostadd, hostasked
 from expctl.globals import options
 from expctl.hostadd import Host
 from expctl.hostclient import HostClient
-from expctl.output import console, emit, say
+from expctl.output import console, emit, emit_list, say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Add hosts, look at them, check them, give them back.")
 
@@ -22,17 +22,13 @@ def listing() -> None:
     """Every host."""
     with HostClient(options.server) as client:
         found = client.hosts()
-    if options.json:
-        emit(found)
-    elif options.quiet:
-        for one in found:
-            print(one["name"])
-    elif not found:
-        say("no host is known; add one with: expctl host add NAME")
-    else:
+
+    def draw() -> None:
         from expctl.views.hosts import table  # noqa: PLC0415 - drawing is not free
 
         console().print(table(found))
+
+    emit_list(found, "name", "no host is known; add one with: expctl host add NAME", draw)
 
 
 @app.command()

@@ -8,7 +8,7 @@ import typer
 
 from expctl.globals import options
 from expctl.notifyclient import NotifyClient
-from expctl.output import console, emit, say
+from expctl.output import console, emit, emit_list, say
 from service.domain.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Who is told what: Slack and signed webhooks.")
@@ -46,17 +46,14 @@ def listing() -> None:
     """Every notifier."""
     with NotifyClient(options.server) as client:
         found = client.notifiers()
-    if options.json:
-        emit(found)
-    elif options.quiet:
-        for one in found:
-            print(one["name"])
-    elif not found:
-        say("nobody is told anything; add a notifier with: expctl notify add NAME --kind slack --url URL --default")
-    else:
+
+    def draw() -> None:
         from expctl.views.notifiers import table  # noqa: PLC0415 - drawing is not free
 
         console().print(table(found))
+
+    nothing = "nobody is told anything; add a notifier with: expctl notify add NAME --kind slack --url URL --default"
+    emit_list(found, "name", nothing, draw)
 
 
 @app.command("test")
@@ -119,17 +116,13 @@ def deliveries(
     asked = {"status": status, "notifier": notifier, "experiment": experiment, "limit": number}
     with NotifyClient(options.server) as client:
         found = client.deliveries({key: value for key, value in asked.items() if value is not None})
-    if options.json:
-        emit(found)
-    elif options.quiet:
-        for one in found:
-            print(one["id"])
-    elif not found:
-        say("there are none")
-    else:
+
+    def draw() -> None:
         from expctl.views.notifiers import deliveries as drawn  # noqa: PLC0415 - as above
 
         console().print(drawn(found))
+
+    emit_list(found, "id", "there are none", draw)
 
 
 @app.command()

@@ -9,7 +9,7 @@ import typer
 
 from expctl.datafolder import Data
 from expctl.globals import options
-from expctl.output import emit, say
+from expctl.output import emit, emit_list, say
 from expctl.tokenclient import TokenClient
 from service.domain.access import Scope
 from service.domain.durations import seconds
@@ -62,16 +62,12 @@ def listing(
 ) -> None:
     """Tokens: everybody's for an admin, else one's own."""
     found = _listed(ended=ended, local=local, data=data)
-    if options.json:
-        emit(found)
-    elif options.quiet:
-        for one in found:
-            print(one["name"])
-    elif not found:
-        say("there is no token; make one with: expctl token create NAME")
-    else:
+
+    def draw() -> None:
         for one in found:
             print(_line(one))
+
+    emit_list(found, "name", "there is no token; make one with: expctl token create NAME", draw)
 
 
 def _listed(*, ended: bool, local: bool, data: Any) -> list[dict[str, Any]]:

@@ -247,11 +247,6 @@ def _fired(reason: str, evidence: str, story: Mapping[str, Any]) -> DeadManFired
     return None if at is None else DeadManFired(reason, evidence, str(at), str(story.get("fired_why")))
 
 
-def _title(process: Mapping[str, Any]) -> str:
-    """What a process calls itself; the rest of its command line may hold secrets."""
-    return str((process["cmdline"] or [process["name"]])[0])
-
-
 def state_of(status: Mapping[str, Any]) -> UnitState:
     """From what systemd says of a unit."""
     show, pids = status["show"], tuple(int(pid) for pid in status["pids"])
