@@ -63,7 +63,8 @@ def test_the_cable_is_out_during_a_measurement(night: Begin) -> None:
     fleet = night("root", *OUTLASTS)
     one = fleet.submit("x", bench=BENCH)
     item = fleet.at_step(one, "measure", PATIENCE_S)
-    wait_for(lambda: fleet.show(one)["progress"].get("done"), PATIENCE_S, "the first request is measured")
+    # What the load has done stands there until then, too.
+    wait_for(lambda: fleet.show(one)["progress"].get("concurrency"), PATIENCE_S, "the first request is measured")
     outage(fleet)
     whole(fleet, one, "x", steps(item)["launch"]["invocation_id"], requests=30)
     spoilt = {key: again for key, again in steps(fleet.show(one))["measure"]["evidence"].items() if key.startswith("outages@")}
