@@ -12,6 +12,7 @@ FEW = 9
 MARGIN = 1.15
 """What p90 is at least, as a multiple of p50, while there are few: loads of one configuration differ by some ten per cent."""
 Z90 = 1.2815515655446004
+SKEW90 = (Z90**2 - 1) / 6
 MOST_SKEW = 2.0
 """Beyond this the correction for skew stops to be one."""
 
@@ -59,14 +60,20 @@ class Spread(NamedTuple):
         p90s do not add up: both are rarely long together. The moments do, and Cornish and Fisher's expansion gives the
         quantiles of a sum from its first three.
         """
-        if NOTHING in (self, other):
-            return other if self == NOTHING else self
-        mean, variance, third = self.mean + other.mean, self.variance + other.variance, self.third + other.third
+        if not self.mean and self == NOTHING:
+            return other
+        if not other.mean and other == NOTHING:
+            return self
+        return Spread.of_moments(self.mean + other.mean, self.variance + other.variance, self.third + other.third)
+
+    @classmethod
+    def of_moments(cls, mean: float, variance: float, third: float) -> Spread:
+        """From the moments of a sum of several times."""
         deviation = math.sqrt(variance)
         skew = min(max(third / deviation**3, -MOST_SKEW), MOST_SKEW) if deviation else 0.0
         p50 = max(mean - deviation * skew / 6, 0.0)
-        p90 = mean + deviation * (Z90 + skew * (Z90**2 - 1) / 6)
-        return Spread(p50, max(p90, p50), mean, variance, third)
+        p90 = mean + deviation * (Z90 + skew * SKEW90)
+        return cls(p50, max(p90, p50), mean, variance, third)
 
 
 NOTHING = Spread()

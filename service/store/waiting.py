@@ -41,31 +41,23 @@ def due(session: Session, host_id: int, *, guests: bool) -> list[Queued]:
 
 
 def _read(session: Session, where: list[ColumnElement[bool]]) -> list[Queued]:
-    shown = (
-        ExperimentRow.id,
-        ExperimentRow.spec_hash,
-        ExperimentRow.engine_hash,
-        ExperimentRow.served_model,
-        ExperimentRow.bench_hash,
-        ExperimentRow.not_before,
-    )
+    shown = (ExperimentRow.id, ExperimentRow.spec_hash, ExperimentRow.served_model, ExperimentRow.not_before)
     query = select_columns(*(col(one) for one in shown)).where(*where).order_by(*experiments.ORDER)
     # Plain rows: the session has nothing to add to them, and its way takes as long again.
     rows: Sequence[Any] = session.connection().execute(query).all()
     # Equal specs are read once: reading JSON takes the database longer than all else.
     inside = _inside(session, {spec: one for one, spec, *_ in rows})
-    return [
-        Queued(one, Config(engine, served, inside[spec][0], bench, inside[spec][1]), not_before)
-        for one, spec, engine, served, bench, not_before in rows
-    ]
+    configs = {(spec, served): inside[spec]._replace(served_model=served) for spec, served in {row[1:3] for row in rows}}
+    return [Queued(one, configs[spec, served], not_before) for one, spec, served, not_before in rows]
 
 
-def _inside(session: Session, example: dict[str, int]) -> dict[str, tuple[str, int | None]]:
-    """Kind and repeat of each spec, by its hash; `example` has the id of an experiment with it."""
+def _inside(session: Session, example: dict[str, int]) -> dict[str, Config]:
+    """What each spec would load and run, by its hash; `example` has the id of an experiment with it."""
     spec = col(ExperimentRow.spec)
     kind, repeat = spec["engine"]["kind"].as_string(), spec["bench"]["repeat"].as_integer()
-    query = select_columns(col(ExperimentRow.spec_hash), kind, repeat).where(col(ExperimentRow.id).in_(example.values()))
-    return {digest: (str(kind), repeat) for digest, kind, repeat in session.execute(query)}
+    shown = (col(ExperimentRow.spec_hash), col(ExperimentRow.engine_hash), col(ExperimentRow.bench_hash), kind, repeat)
+    query = select_columns(*shown).where(col(ExperimentRow.id).in_(example.values()))
+    return {digest: Config(engine, "", str(kind), bench, repeat) for digest, engine, bench, kind, repeat in session.execute(query)}
 
 
 def unmet(session: Session, host_id: int) -> dict[int, frozenset[int]]:
