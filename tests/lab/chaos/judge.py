@@ -129,9 +129,9 @@ class Judge:
             yield f"{closed} shifts, production restored {restored} times"
 
     def _told_twice(self, session: Session) -> Iterator[str]:
-        query = (
-            select(DeliveryRow.event_id, func.count()).where(col(DeliveryRow.event_id) > self._after).group_by(col(DeliveryRow.event_id))
-        )
+        # Of earlier runs, too: whoever forgets how far it was tells what was told long ago.
+        told = col(DeliveryRow.event_id)
+        query = select(told, func.count()).where(told.is_not(None)).group_by(told)
         yield from (f"event {event}: {count} messages" for event, count in session.exec(query) if count != 1)
 
     def _loads(self, names: Mapping[int, str]) -> Iterator[str]:
