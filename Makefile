@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The lab's vLLM is 3.3 GB and the root of its hosts 0.3 GB: they are built once and kept outside the checkout.
+# The lab's vLLM is 3.3 GB, its llama.cpp and the root of its hosts 0.3 GB each: they are built once and kept outside the checkout.
 export EXPCTL_LAB_DIR ?= /var/tmp/expctl-lab
 
 .PHONY: demo test test-all chaos lint fmt clean
@@ -16,7 +16,7 @@ $(VENV)/run: pyproject.toml
 
 $(VENV)/dev: $(VENV)/run pyproject.toml
 	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install -q --disable-pip-version-check --group test --group lint
+	$(BIN)/python -m pip install -q --disable-pip-version-check --group test --group browser --group lint
 	touch $@
 
 demo: $(VENV)/run
@@ -31,7 +31,11 @@ test: $(VENV)/dev
 test-all: test
 	# What stands on a database, on the other one; and what costs a minute.
 	$(BIN)/python -m pytest -n 4 --dist worksteal --on postgresql tests/integration tests/acceptance
+	# Every page in a real browser, during a simulated night.
+	command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
+	$(BIN)/python -m pytest tests/browser
 	$(PYTHON) tests/lab/make_vllm.py $(EXPCTL_LAB_DIR)
+	$(PYTHON) tests/lab/make_llamacpp.py $(EXPCTL_LAB_DIR)
 	$(PYTHON) tests/lab/make_host.py $(EXPCTL_LAB_DIR)
 	# A file a worker: its tests may share a host or a service, and most of the time they wait.
 	$(BIN)/python -m pytest -n 3 --dist loadfile tests/lab

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ class Service:
 
     url: str
     readiness: dict[str, Any] | None = None
-    hosts: list[dict[str, Any]] | None = None
+    hosts: Sequence[dict[str, Any]] | None = None
     error: ExpctlError | None = None
 
     @property

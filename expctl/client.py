@@ -1,4 +1,12 @@
-"""The HTTP client that the command line uses; errors come out as the same classes that the service raised."""
+"""The client of a service, for programs as `from expctl import Client`; the command line uses it too.
+
+    with Client("http://127.0.0.1:8700") as client:
+        base, candidate = client.submit([one_spec, another])
+        client.wait([base.id, candidate.id])
+        print(client.compare(base.id, candidate.id).verdict)
+
+Errors come out as the same classes that the service raised, those of `service.domain.errors`.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +14,18 @@ import getpass
 import os
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import httpx
 
 from expctl import credentials
 from expctl.addresses import segment, without_credentials
+from expctl.answers import Comparison, Event, Experiment, ExperimentDetail, Host, Json, Results
 from service.domain import errors
+
+__all__ = ["Client", "Json"]
 
 DEFAULT_SERVER = "http://127.0.0.1:8700"
 STREAM_TIMEOUT_S = 60.0
@@ -26,8 +37,11 @@ PATIENCE_S = 60.0
 
 THROTTLED_S = 20.0
 """How long a command waits altogether for its turn, where it asks for more than its token may in a short time."""
+WAIT_POLL_S = 0.5
+FIRST_PATIENCE_S = 10.0
+"""For the first look of a wait: a service that has just been killed is back within seconds."""
 
-Json = dict[str, Any]
+Told = Callable[[ExperimentDetail], None]
 
 _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
     cls.slug: cls
@@ -47,7 +61,11 @@ _BY_SLUG: dict[str, type[errors.ExpctlError]] = {
 
 
 class Client:
-    """One expctl service. Every method raises a `service.domain.errors.ExpctlError` or gives the API's answer."""
+    """One expctl service. Every method raises a `service.domain.errors.ExpctlError` or gives the API's answer.
+
+    `server`: its address; by default EXPCTL_SERVER, else this machine's own. `token`: by default EXPCTL_TOKEN, else the file of the
+    user; `signed_in=False` sends none. `timeout_s`: of one request. Not for several threads at once.
+    """
 
     def __init__(self, server: str | None = None, timeout_s: float = 30.0, *, signed_in: bool = True, token: str = "") -> None:
         given = (server or os.environ.get("EXPCTL_SERVER") or DEFAULT_SERVER).rstrip("/")
@@ -56,6 +74,7 @@ class Client:
             authorization = f"Bearer {known}"
         self.patience_s = 0.0
         """How long a reading may wait for a service that is away; PATIENCE_S for what follows something for hours."""
+        self.throttled_s = THROTTLED_S
         headers = {"X-Expctl-User": _user()} | ({"Authorization": authorization} if authorization else {})
         # Reading the certificates of all authorities takes longer than most requests, and plain http has no use for them.
         encrypted = self.server.lower().startswith("https:")
@@ -85,7 +104,7 @@ class Client:
                 pause_s = 0.5
             except errors.Throttled as error:
                 pause_s = error.retry_after_s
-                if time.monotonic() + pause_s - started > THROTTLED_S:
+                if time.monotonic() + pause_s - started > self.throttled_s:
                     raise
             time.sleep(pause_s)
 
@@ -105,40 +124,76 @@ class Client:
         except ValueError:
             raise _stranger(response) from None
 
-    def submit(self, specs: Json | list[Json], *, key: str | None = None, again: bool = True) -> Any:
-        """Queue an experiment, or a list of them: all or nothing. The same key is queued once, however often it is sent."""
+    @overload
+    def submit(self, specs: Json, *, key: str | None = None, again: bool = True) -> Experiment: ...
+    @overload
+    def submit(self, specs: list[Json], *, key: str | None = None, again: bool = True) -> list[Experiment]: ...
+    def submit(self, specs: Json | list[Json], *, key: str | None = None, again: bool = True) -> Experiment | list[Experiment]:
+        """Queue an experiment, or a list of them: all or nothing. The same key is queued once, however often it is sent.
+
+        `specs` are as in an experiment file; `again=False` gives what was measured already, where its configuration is the same.
+        Of a list, as many may come back as `repeat_load` and `recheck_baseline` make of them.
+        """
         if key is not None and not (key and key.isascii() and key.isprintable()):
             raise errors.UsageError(f"the idempotency key {key!r} cannot be sent", "a header takes plain letters only", "write another one")
         headers = {"Idempotency-Key": key or str(uuid.uuid4())}
-        return self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
+        answer = self._call("POST", "/v1/experiments", json=specs, headers=headers, params={"again": again})
+        return [Experiment(one) for one in answer] if isinstance(answer, list) else Experiment(answer)
 
-    def experiment(self, experiment_id: int) -> Json:
+    def experiment(self, experiment_id: int) -> ExperimentDetail:
         """One experiment with its steps."""
-        return self._object("GET", f"/v1/experiments/{experiment_id}")
+        return ExperimentDetail(self._object("GET", f"/v1/experiments/{experiment_id}"))
 
-    def experiments(self, *, statuses: Sequence[str] = (), host: str | None = None, limit: int = 50) -> list[Json]:
+    def experiments(self, *, statuses: Sequence[str] = (), host: str | None = None, limit: int = 50) -> list[Experiment]:
         """The newest experiments."""
         params: list[tuple[str, str | int]] = [("limit", limit), *(("status", status) for status in statuses)]
         if host:
             params.append(("host", host))
-        items: list[Json] = self._object("GET", "/v1/experiments", params=params)["items"]
-        return items
+        return [Experiment(one) for one in self._object("GET", "/v1/experiments", params=params)["items"]]
 
-    def cancel(self, experiment_id: int) -> Json:
+    def wait(
+        self, ids: Sequence[int], *, timeout_s: float | None = None, fail_fast: bool = False, told: Told | None = None
+    ) -> list[ExperimentDetail]:
+        """Look again and again until all have finished; gives each as it was last seen, in order.
+
+        One that is not `finished` then has not ended within `timeout_s`, or, with `fail_fast`, another one did not succeed. 0 looks
+        once. `told` is called with each as it ends. A service that is away for a while, such as for a restart, is waited for.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        seen: dict[int, ExperimentDetail] = {}
+        before, patience = self.patience_s, FIRST_PATIENCE_S
+        try:
+            while True:
+                for one in dict.fromkeys(ids):
+                    if one not in seen or not seen[one].finished:
+                        self.patience_s = patience if deadline is None else min(patience, max(0.0, deadline - time.monotonic()))
+                        seen[one] = self.experiment(one)
+                        if told is not None and seen[one].finished:
+                            told(seen[one])
+                patience = PATIENCE_S
+                ended = [one for one in seen.values() if one.finished]
+                over = len(ended) == len(seen) or (fail_fast and not all(one.succeeded for one in ended))
+                if over or (deadline is not None and time.monotonic() >= deadline):
+                    return [seen[one] for one in ids]
+                time.sleep(WAIT_POLL_S if deadline is None else min(WAIT_POLL_S, max(0.0, deadline - time.monotonic())))
+        finally:
+            self.patience_s = before
+
+    def cancel(self, experiment_id: int) -> Experiment:
         """Ask an experiment to end."""
-        return self._object("POST", f"/v1/experiments/{experiment_id}/cancel")
+        return Experiment(self._object("POST", f"/v1/experiments/{experiment_id}/cancel"))
 
-    def act(self, verb: str, experiment_id: int, body: Json | None = None) -> Json:
+    def act(self, verb: str, experiment_id: int, body: Json | None = None) -> Experiment:
         """hold, release or retry."""
-        return self._object("POST", f"/v1/experiments/{experiment_id}/{verb}", json=body)
+        return Experiment(self._object("POST", f"/v1/experiments/{experiment_id}/{verb}", json=body))
 
-    def move(self, experiment_id: int, place: Json) -> Json:
+    def move(self, experiment_id: int, place: Json) -> Experiment:
         """Move a waiting experiment: {"first": true}, {"last": true} or {"before": id}."""
-        return self._object("PATCH", f"/v1/experiments/{experiment_id}", json=place)
+        return Experiment(self._object("PATCH", f"/v1/experiments/{experiment_id}", json=place))
 
-    def pause(self, host: str, *, paused: bool) -> Json:
+    def pause(self, host: str, *, paused: bool) -> Host:
         """Pause a host, or let it go on."""
-        return self._object("POST", f"/v1/hosts/{segment(host)}/{'pause' if paused else 'resume'}")
+        return Host(self._object("POST", f"/v1/hosts/{segment(host)}/{'pause' if paused else 'resume'}"))
 
     def baselines(self) -> list[Json]:
         """Every pinned baseline."""
@@ -149,28 +204,51 @@ class Client:
         """Pin a baseline, or forget it."""
         return self._object("PUT" if pinned else "DELETE", f"/v1/experiments/{experiment_id}/baseline")
 
-    def results(self, experiment_id: int) -> Json:
-        """What an experiment measured."""
-        return self._object("GET", f"/v1/experiments/{experiment_id}/results")
+    def results(self, experiment_id: int, *, ids: bool = False) -> Results:
+        """What an experiment measured; with the ids of all tokens where `ids` says so."""
+        return Results(self._object("GET", f"/v1/experiments/{experiment_id}/results", params={"ids": ids}))
 
-    def compare(self, base: int, candidates: Sequence[int]) -> Any:
-        """One comparison, or a list of them for several candidates."""
-        return self._call("GET", "/v1/compare", params={"base": base, "ids": ",".join(str(one) for one in candidates)})
+    @overload
+    def compare(self, base: int, candidates: int) -> Comparison: ...
+    @overload
+    def compare(self, base: int, candidates: Sequence[int]) -> list[Comparison]: ...
+    def compare(self, base: int, candidates: int | Sequence[int]) -> Comparison | list[Comparison]:
+        """One comparison with a baseline; a list of them, in order, for a list of candidates."""
+        asked = [candidates] if isinstance(candidates, int) else list(candidates)
+        answer = self._call("GET", "/v1/compare", params={"base": base, "ids": ",".join(map(str, asked))})
+        found = [Comparison(one) for one in (answer if isinstance(answer, list) else [answer])]
+        return found[0] if isinstance(candidates, int) else found
+
+    def night(self, **asked: str | int) -> Json:
+        """How the night is going: `since` (RFC 3339), `host`, `limit`."""
+        return self._object("GET", "/v1/night", params=asked)
+
+    def timeline(self, **asked: str) -> Json:
+        """What each host did: `since`, `until` (RFC 3339), `host`."""
+        return self._object("GET", "/v1/timeline", params=asked)
+
+    def report(self, **asked: str) -> Json:
+        """What a night brought, with its evidence: `since`, `until` (RFC 3339), `host`."""
+        return self._object("GET", "/v1/report", params=asked)
 
     def prune(self, params: dict[str, float], *, really: bool) -> list[Json]:
         """What would go of old experiments, or what went."""
         found: list[Json] = self._call("POST" if really else "GET", "/v1/prune", params=params)
         return found
 
-    def hosts(self) -> list[Json]:
+    def hosts(self) -> list[Host]:
         """Every host."""
-        found: list[Json] = self._call("GET", "/v1/hosts")
-        return found
+        return [Host(one) for one in self._call("GET", "/v1/hosts")]
 
-    def events(self, experiment_id: int, after: int = 0) -> list[Json]:
-        """Events of an experiment after an id."""
-        found: list[Json] = self._call("GET", f"/v1/experiments/{experiment_id}/events", params={"after": after})
-        return found
+    def events(self, experiment_id: int, after: int = 0) -> list[Event]:
+        """Events of an experiment after an id, oldest first."""
+        return [Event(one) for one in self._call("GET", f"/v1/experiments/{experiment_id}/events", params={"after": after})]
+
+    def follow_events(self, after: int | None = None, *, experiment_id: int | None = None) -> Iterator[Event]:
+        """Events as they happen, without end: after an id, or from now on; of all experiments, or of one."""
+        asked = {"after": after, "experiment_id": experiment_id}
+        for _, event in self.stream("/v1/events", {name: value for name, value in asked.items() if value is not None}):
+            yield Event(event)
 
     def log(self, experiment_id: int, *, step: str | None = None) -> Iterator[str]:
         """The engine's log as far as it was copied, line by line."""
@@ -229,6 +307,8 @@ class Client:
 
     def _object(self, method: str, path: str, **kwargs: Any) -> Json:
         found: Json = self._call(method, path, **kwargs)
+        if not isinstance(found, dict):
+            raise errors.Unavailable(f"{self.server}{path} answered with something else", str(found)[:200], "is this an expctl service?")
         return found
 
 

@@ -10,27 +10,43 @@ from typing import Any
 from expctl.client import Client
 from expctl.globals import options
 from service.domain.errors import ExpctlError, SpecError
+from service.domain.masking import masked_words
 from service.domain.spec import Spec
 from workers.engines.base import HostDefaults
 from workers.engines.registry import make_engine
+from workers.preflight.examine import static
 
 
 def plan(spec: dict[str, Any]) -> dict[str, Any]:
-    """Name, host, command line and number of requests of one experiment."""
+    """Name, host, command line, number of loads, and of requests in each, of one experiment; and what is wrong with it.
+
+    That is as far as it can be said without the host.
+    """
     made = Spec.model_validate(spec)
     config, known = _host(made.host)
     defaults = HostDefaults(experiment_port=int(config.get("experiment_port", 8001)), executables=dict(config.get("executables", {})))
     from_unit = getattr(made.engine, "from_unit", None)
-    launch = None if from_unit else make_engine(made, defaults, _Environment(os.environ)).launch()
+    engine = None if from_unit else make_engine(made, defaults, _Environment(os.environ))
+    launch = engine.launch() if engine else None
     prompts = 5 if made.bench.prompts == "five" else len(made.bench.prompts)
     return {
         "name": made.name,
         "host": made.host,
         "host_known": known,
-        "command": shlex.join(launch.argv) if launch else _in_words(made, from_unit),
-        "argv": list(launch.argv) if launch else None,
+        "command": shlex.join(masked_words(launch.argv)) if launch else _in_words(made, from_unit),
+        "argv": masked_words(launch.argv) if launch else None,
+        "findings": static(made, engine).as_json(),
         "requests": prompts * made.bench.repeat * len(made.bench.concurrency),
+        "loads": made.repeat_load,
+        "recheck_baseline": made.recheck_baseline,
     }
+
+
+def objections(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is wrong with an experiment, as far as that can be said here."""
+    made = Spec.model_validate(spec)
+    forked = getattr(made.engine, "from_unit", None) is not None
+    return static(made, None if forked else make_engine(made, HostDefaults(8001, {}), _Environment(os.environ))).as_json()
 
 
 def _in_words(spec: Spec, from_unit: str | None) -> str:

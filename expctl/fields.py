@@ -12,7 +12,7 @@ EXPERIMENT = (
     "id", "group_id", "name", "host", "created_by", "status", "step", "outcome", "reason", "reason_class", "status_text",
     "where_text", "detail", "evidence", "remedy", "spec", "spec_hash", "engine_hash", "bench_hash", "created_at", "started_at",
     "finished_at", "eta", "eta_p90", "starts_at", "eta_text", "attempt", "priority", "not_before", "retry_of",
-    "after", "baseline_id", "progress", "facts", "events_url",
+    "after", "baseline_id", "load", "loads", "load_of", "recheck_of", "load_text", "progress", "facts", "events_url",
 )  # fmt: skip
 DETAIL = (*EXPERIMENT, "steps")
 HOST = (
@@ -39,12 +39,18 @@ TOKEN = (
 BASELINE = ("host", "served_model", "experiment_id", "name")
 RESULTS = ("experiment", "phases", "first_request")
 COMPARISON = (
-    "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings", "advice",
+    "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings", "experiments",
+    "advice",
+)  # fmt: skip
+TIMELINE = ("since", "until", "at", "hosts")
+REPORT = (
+    "since", "until", "at", "label", "hosts", "outcomes", "ended", "failures", "gpu_s", "gpus_unknown", "loads", "production", "waiting",
+    "next",
 )  # fmt: skip
 PRUNABLE = ("experiment_id", "name", "finished_at", "bytes")
 BENCH = ("schema", "label", "model", "client", "phases", "first_request", "warmup", "warmup_settled")
 IMPORTED = ("schema", "file", "source", "source_version", "label", "model", "phases", "notes")
-PLAN = ("name", "host", "host_known", "command", "argv", "requests")
+PLAN = ("name", "host", "host_known", "command", "argv", "findings", "requests", "loads", "recheck_baseline")
 CHECK = ("what", "found", "state", "todo")
 
 OF_VERB = {
@@ -62,7 +68,9 @@ OF_VERB = {
     "watch": DETAIL,
     "wait": DETAIL,
     "logs": ("line",),
+    "timeline": TIMELINE,
     "results": RESULTS,
+    "report": REPORT,
     "compare": COMPARISON,
     "baseline": BASELINE,
     "prune": PRUNABLE,

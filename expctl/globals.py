@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from service.domain.errors import UsageError
@@ -44,9 +45,16 @@ def take_globals(argv: list[str]) -> list[str]:
             _valued(name, value)
         else:
             rest.append(word)
-    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
-        options.color = False
+    _colour(os.environ.get)
     return join_lists(rest)
+
+
+def _colour(told: Callable[[str], str | None]) -> None:
+    """What the environment says of it, unless the command line has."""
+    if options.color is None and (told("NO_COLOR") or told("TERM") == "dumb"):
+        options.color = False
+    if options.color is None and any(told(name) not in {None, "", "0"} for name in ("CLICOLOR_FORCE", "FORCE_COLOR")):
+        options.color = True
 
 
 def _refuse_odd_bytes(argv: list[str]) -> None:

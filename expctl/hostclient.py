@@ -14,6 +14,10 @@ UNTAKEN_S = 5.0
 """A worker looks every four seconds at the latest, so whoever has not taken a request up by then is not there, or is busy."""
 
 
+class NotLooked(Exception):
+    """Nobody has looked at the experiments on their host; the text says why."""
+
+
 class TimeIsUp(Exception):
     """The answer did not come in time."""
 
@@ -48,6 +52,24 @@ class HostClient(Client):
         except (TimeIsUp, KeyboardInterrupt):
             self._let_go(name, asked["id"])
             raise
+
+    def look_at(self, name: str, experiments: list[Json], within_s: float) -> list[Json]:
+        """Have experiments looked at on their host: a name and findings for each. NotLooked where nobody does so in time."""
+        asked = self._object("POST", f"/v1/hosts/{segment(name)}/preflight", json={"experiments": experiments})
+        began = time.monotonic()
+        while True:
+            found = self._object("GET", self._address(name, asked["id"]))
+            waited = time.monotonic() - began
+            if found["status"] == "finished":
+                if "experiments" not in found["answer"]:
+                    raise NotLooked(str(found["answer"].get("error") or "the worker gave no answer"))
+                return list(found["answer"]["experiments"])
+            if found["status"] == "queued" and waited >= UNTAKEN_S:
+                self._object("DELETE", f"/v1/hosts/{segment(name)}/preflight/{asked['id']}")
+                raise NotLooked(self._why_untaken(name).replace("; waiting for it", ""))
+            if waited >= within_s:
+                raise NotLooked(f"the worker of {name} has not answered within {within_s:g} s")
+            time.sleep(POLL_S)
 
     def _finished(self, name: str, asked: Json, deadline: float) -> Json:
         started = time.monotonic()

@@ -34,11 +34,13 @@ VERBS: dict[str, dict[str, str]] = {
         "watch": "follow an experiment as it goes",
         "wait": "wait for experiments to finish",
         "logs": "the engine's log",
+        "timeline": "what each host did over a night",
     },
     "Results": {
         "results": "what an experiment measured",
         "compare": "a baseline against others, with a verdict",
         "baseline": "show, pin or forget baselines",
+        "report": "a night in Markdown: verdicts, evidence, failures, what to try next",
     },
     "Manage": {
         "host": "add hosts, look at them, check them, give them back",
@@ -46,6 +48,7 @@ VERBS: dict[str, dict[str, str]] = {
         "token": "who may do what: tokens of a team's service",
         "prune": "remove the bulk of old experiments",
         "doctor": "what this machine and this service need",
+        "completion": "completion for bash, zsh and fish",
     },
     "Toolbox (no service needed)": {
         "bench": "measure any OpenAI-compatible server",
@@ -131,6 +134,15 @@ def run(argv: list[str]) -> int:
         return _report(ExpctlError(f"{error.filename} cannot be used", error.strerror or str(error)))
 
 
+def _complete(words: list[str]) -> int:
+    """What a shell asks: a line for each word that may come next."""
+    from expctl.completing import offers  # noqa: PLC0415 - only for shells
+
+    for offer in offers(words):
+        print(f"{offer.word}\t{offer.what}")
+    return 0
+
+
 def _verb(name: str, words: list[str]) -> int:
     known = {verb for group in VERBS.values() for verb in group}
     if name not in known:
@@ -140,6 +152,8 @@ def _verb(name: str, words: list[str]) -> int:
         hint = f"did you mean {close[0]}?" if close else "see `expctl --help`"
         print(f"error: there is no verb {name}\n  {hint}", file=sys.stderr)
         return 2
+    if name == "completion" and words[:2] == ["--answer", "--"]:
+        return _complete(words[2:])
     if options.fields:
         from expctl.fields import refuse_unknown  # noqa: PLC0415 - rarely wanted
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from expctl.globals import options
 from service.domain.errors import UsageError
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 
 def say(text: str) -> None:
@@ -25,7 +26,7 @@ def emit(value: Any) -> None:
     print(json.dumps(_picked(value), ensure_ascii=False, indent=2), flush=True)
 
 
-def emit_all(items: list[dict[str, Any]]) -> None:
+def emit_all(items: Sequence[dict[str, Any]]) -> None:
     """Experiments after a change: an object for one, a list for several; in words, where each is now."""
     if options.json:
         emit(items[0] if len(items) == 1 else items)
@@ -34,7 +35,7 @@ def emit_all(items: list[dict[str, Any]]) -> None:
         say(f"{item['id']}  {item['name']}: {item['status_text']}" + (f" ({item['where_text']})" if item["where_text"] else ""))
 
 
-def emit_list(items: list[dict[str, Any]], key: str, nothing: str, draw: Callable[[], None]) -> None:
+def emit_list(items: Sequence[dict[str, Any]], key: str, nothing: str, draw: Callable[[], None]) -> None:
     """A list: as JSON; under --quiet the `key` of each; else drawn, or in words that there is `nothing`."""
     if options.json:
         emit(items)
@@ -63,12 +64,32 @@ def _picked(value: Any) -> Any:
     return {field: value[field] for field in options.fields}
 
 
-def console(*, stderr: bool = False) -> Console:
-    """A terminal, or a plain stream of text at 120 columns."""
+def draw(drawn: RenderableType | Callable[[int], RenderableType], *, lists: bool = False) -> None:
+    """Draw something, or what is made for the width there is. In a pipe lines have no blanks at their end."""
+    terminal = console(lists=lists)
+    made = drawn(terminal.width) if callable(drawn) else drawn
+    if terminal.is_terminal:
+        terminal.print(made)
+        return
+    with terminal.capture() as shown:
+        terminal.print(made)
+    print("\n".join(line.rstrip() for line in shown.get().splitlines()), flush=True)
+
+
+UNFOLDED = 1000
+"""Columns of a list that nobody looks at in a terminal: a row is a line, so that other programs can read it."""
+PIPED = 120
+
+
+def console(*, stderr: bool = False, lists: bool = False) -> Console:
+    """A terminal, or a plain stream of text: COLUMNS wide where that is set, else 120 columns, and for `lists` as wide as they are."""
     from rich.console import Console  # noqa: PLC0415 - only verbs that draw pay for it
 
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else 120
+    told = os.environ.get("COLUMNS", "")
+    # rich takes COLUMNS by itself, and a terminal's own width.
+    width = None if stream.isatty() or told.isdecimal() else UNFOLDED if lists else PIPED
     # No colour means no escape at all: rich's own switch would leave bold and dim.
-    system: Literal["auto"] | None = None if options.color is False else "auto"
-    return Console(file=stream, color_system=system, highlight=False, width=width, soft_wrap=False)
+    system: Literal["auto", "standard"] | None = None if options.color is False else "standard" if options.color else "auto"
+    forced = True if options.color else None
+    return Console(file=stream, color_system=system, force_terminal=forced, highlight=False, width=width, soft_wrap=False)

@@ -19,9 +19,9 @@ class Settings(BaseSettings):
     data_dir: Path = Field(default_factory=lambda: user_data_path("expctl"))
     """Database, engine logs and unit records of the embedded service."""
     database_url: str = ""
-    """Empty: SQLite in the data folder."""
+    """`postgresql://USER:PASSWORD@HOST/NAME`, or `sqlite:////PATH`. Empty: SQLite in the data folder."""
     broker_url: str = ""
-    """Redis, for wake-ups. Empty: embedded, workers look into the database themselves."""
+    """Redis, for wake-ups: `redis://:PASSWORD@HOST:6379/0`. Empty: none, workers look into the database by themselves."""
     base_url: str = ""
     """Where people reach the service: the beginning of the links in messages. Empty: no links."""
     notify_allow: str = ""

@@ -118,7 +118,9 @@ def _stalled(session: Session, event: Event, outages: Outages) -> News | None:
     return _of_experiment(
         session,
         event,
-        experiment_messages.stalled(facts, event.at, data.get("silent_s"), data.get("limit_s"), str(data.get("where") or "")),
+        experiment_messages.stalled(
+            facts, event.at, data.get("silent_s"), data.get("limit_s"), str(data.get("where") or ""), data.get("looked_at") or {}
+        ),
     )
 
 

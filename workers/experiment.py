@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from service.domain.engine_spec import EndpointEngine
 from service.domain.errors import ClaimLost, UsageError
 from service.domain.host_config import HostConfig
-from service.domain.masking import Mask
+from service.domain.masking import LooksMask, secrets_of
 from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome
@@ -21,8 +21,9 @@ from service.store.hosts import Lease
 from service.store.tables import ExperimentRow
 from workers.clock import SystemClock
 from workers.curfew import Curfew
-from workers.engines.base import Engine, HostDefaults
+from workers.engines.base import Engine
 from workers.engines.registry import make_engine
+from workers.firstlook import FirstLook, defaults_of, next_that_can_only_fail, preflight_of, secrets_named
 from workers.heart import Heart
 from workers.hosts.base import Host, HostError
 from workers.hosts.commandof import command_of
@@ -56,13 +57,13 @@ class Bench:
             return self._work(row)
 
     def _work(self, row: ExperimentRow) -> Ending | None:
-        mask = Mask(self._secrets(row))
+        mask = LooksMask(self._secrets(row))
         recorder = StoreRecorder(
             self.worker.database, self.lease, self.heart, self.worker.stop, row.id or 0, row.attempt, mask, curfew=self.curfew
         )
         host = self.reach.host(recorder.check_claim, self.config.dead_man + 120)
         try:
-            ending = self._run(row, host, recorder)
+            ending = self._run(row, host, recorder, mask)
         except (HandOver, ClaimLost, SQLAlchemyError):
             # Not this experiment's fault: it is adopted by whoever holds the host next.
             raise
@@ -72,17 +73,30 @@ class Bench:
         shown = replace(ending, detail=mask.text(ending.detail), evidence=mask.text(ending.evidence))
         return None if self._write_ending(row, shown) else shown
 
-    def _run(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> Ending:
+    def refuse_next(self, shift_id: int) -> tuple[ExperimentRow, Ending] | None:
+        """End the next due experiment before production is parked for it, where it could only fail. None where it could not only."""
+        look = FirstLook(self.reach.impatient(), self.config, self.worker.environ, self.worker.data_dir)
+        found = next_that_can_only_fail(self.worker.database, self.lease, shift_id, look)
+        if found is None or found[1].refusal is None:
+            return None
+        row, refusal = found[0], found[1].refusal
+        ending = Ending(Outcome.FAILED, refusal.reason, found[1].detail, refusal.evidence)
+        self._write_ending(row, ending)
+        return row, ending
+
+    def _run(self, row: ExperimentRow, host: Host, recorder: StoreRecorder, mask: LooksMask) -> Ending:
         if row.recoveries <= MOST_RECOVERIES:
-            return run(self._context(row, host, recorder), recorder)
+            return run(self._context(row, host, recorder, mask), recorder)
         self._stop_unit_of(row, host, recorder)
         return Ending(Outcome.FAILED, Reason.INTERNAL_ERROR, f"its worker was lost {row.recoveries} times; it is not tried again")
 
     def _secrets(self, row: ExperimentRow) -> list[str]:
-        """What the spec refers to and must never show: today the API key."""
-        reference = str(row.spec.get("engine", {}).get("api_key") or "")
-        found = self.worker.environ.get(reference.removeprefix("env:")) if reference else None
-        return [found] if found else []
+        """What the spec has or refers to, and what must never be shown."""
+        engine = row.spec.get("engine", {})
+        env = {str(name): str(value) for name, value in (engine.get("env") or {}).items()}
+        references = [value for value in (str(engine.get("api_key") or ""), *env.values()) if value.startswith("env:")]
+        found = [self.worker.environ.get(reference.removeprefix("env:")) for reference in references]
+        return [*(one for one in found if one), *secrets_of(env)]
 
     def _write_ending(self, row: ExperimentRow, ending: Ending) -> bool:
         """Whether it was queued again."""
@@ -97,16 +111,17 @@ class Bench:
             experiments.finish(session, self.lease, row.id or 0, ending.outcome, ending.reason, ending.detail, ending.evidence)
         return False
 
-    def _context(self, row: ExperimentRow, host: Host, recorder: StoreRecorder) -> StepContext:
+    def _context(self, row: ExperimentRow, host: Host, recorder: StoreRecorder, mask: LooksMask) -> StepContext:
         spec = Spec.model_validate(row.spec)
-        defaults = HostDefaults(experiment_port=self.config.experiment_port, executables=dict(self.config.executables))
         source = forked_unit(spec, host)
         if source is not None:
+            mask.learn(secrets_of(source.variables))
             # The same experiment file may fork another unit tomorrow.
             recorder.facts({"forked": {"unit": source.name, "sha256": source.sha256}})
-        engine = make_engine(spec, defaults, self.worker.environ, None if source is None else command_of(source))
+        engine = make_engine(spec, defaults_of(self.config), self.worker.environ, None if source is None else command_of(source))
         launch = engine.launch()
         port = launch.port if launch else 0
+        preflight = preflight_of(host, self.config, self.worker.data_dir, secrets_named(spec, self.worker.environ))
         return StepContext(
             experiment_id=row.id or 0,
             spec=spec,
@@ -119,6 +134,7 @@ class Bench:
             clock=SystemClock(self.worker.stop),
             production=tuple(self.config.park),
             run_as=host.run_as if self.config.units == "systemd" else None,
+            preflight=lambda: preflight.of(spec, engine),
         )
 
     def _address(self, spec: Spec, engine: Engine, port: int) -> str:

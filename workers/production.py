@@ -15,6 +15,7 @@ import structlog
 
 from service.domain.events import EventType
 from service.domain.host_config import HostConfig
+from service.domain.masking import masked_words
 from service.domain.reasons import Reason
 from service.store.hosts import NOT_RESTORED
 from workers.hosts.base import DeadManFired, HostError, ParkedUnit, ProductionHost, RestoredUnit, UnitPhase
@@ -278,4 +279,4 @@ class Production:
         """The same files, and the same command line as far as it can still be read."""
         source = self.host.source(unit.name)
         told = is_command_line(source.live_argv) and is_command_line(unit.live_argv)
-        return source.sha256 == unit.sha256 and (not told or source.live_argv == unit.live_argv)
+        return source.sha256 == unit.sha256 and (not told or masked_words(source.live_argv) == masked_words(unit.live_argv))

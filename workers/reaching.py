@@ -51,7 +51,7 @@ class Reach:
 
     def impatient(self) -> ProductionHost:
         """The host; a wire that breaks is an error at once."""
-        return make_systemd_host(self.lease.host, self.config, self.transport(), self.claim())
+        return make_systemd_host(self.lease.host, self.config, self.transport(), self.claim(), self.worker.data_dir)
 
     def transport(self) -> Transport:
         """The wire itself."""

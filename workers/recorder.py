@@ -7,13 +7,15 @@ import time
 from collections.abc import Iterable
 from typing import Any, Literal
 
+from sqlmodel import Session
+
 from service.domain.errors import ClaimLost
 from service.domain.events import EventType
-from service.domain.masking import Mask
+from service.domain.masking import LooksMask
 from service.domain.measurement import PhaseSummary, RequestResult
 from service.domain.speculation import Speculation
 from service.domain.status import Status, StepName
-from service.store import durations, events, experiments, hosts, results, steps
+from service.store import durations, events, experiments, history, hosts, progressing, results, steps
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import StepRow, utc_now
@@ -37,11 +39,11 @@ class StoreRecorder:
         stop: threading.Event,
         experiment_id: int,
         attempt: int,
-        mask: Mask | None = None,
+        mask: LooksMask | None = None,
         curfew: Curfew | None = None,
     ) -> None:
         self._curfew = curfew
-        self._mask = mask or Mask(())
+        self._mask = mask or LooksMask(())
         self._database, self._lease, self._heart, self._stop = database, lease, heart, stop
         self._id, self._attempt = experiment_id, attempt
         self._step: StepRow | None = None
@@ -133,6 +135,14 @@ class StoreRecorder:
         row = self._launched()
         return (utc_now() - row.started_at).total_seconds() if row else 0.0
 
+    def longest_s(self, phase: str | None) -> float | None:
+        """The longest that a phase of such a load took on this host."""
+        with self._database.read() as session:
+            row = experiments.get(session, self._id)
+            found = history.parts(session, row.host_id, row, durations.READY)
+        part = f"{durations.LOAD_PREFIX}{phase or durations.ENGINE_INIT}"
+        return max((run[part] for run in found[0] if part in run), default=None) if found else None
+
     def cursor(self) -> str | None:
         """How far the log was copied."""
         return self._cursor
@@ -164,7 +174,15 @@ class StoreRecorder:
         with self._database.write() as session:
             shown = data if event == "bench" else data | self._phases.see(data.get("phase"))
             experiments.note_progress(session, self._lease, self._id, shown)
-            events.emit(session, kind, f"worker:{self._lease.owner}", host=self._lease.host, experiment_id=self._id, data=data)
+            told = data | {"eta": self._eta(session)} if event == "load" else data
+            events.emit(session, kind, f"worker:{self._lease.owner}", host=self._lease.host, experiment_id=self._id, data=told)
+
+    def _eta(self, session: Session) -> dict[str, Any] | None:
+        """What is left of the load, by history; None where there is none."""
+        row = experiments.get(session, self._id)
+        session.refresh(row)
+        left = progressing.left(session, row, utc_now())
+        return None if left is None else left.load_json(row.progress)
 
     def facts(self, data: dict[str, Any]) -> None:
         """Add provenance."""
@@ -184,7 +202,7 @@ class StoreRecorder:
     def add_request(self, phase: int, result: RequestResult) -> None:
         """Keep one request."""
         shown = result.model_copy(
-            update={name: self._mask(getattr(result, name)) for name in ("text", "reasoning_text", "error_message", "tool_calls")}
+            update={name: self._mask.known(getattr(result, name)) for name in ("text", "reasoning_text", "error_message", "tool_calls")}
         )
         with self._database.write() as session:
             results.add_request(session, self._lease, phase, shown)

@@ -13,20 +13,22 @@ from typing import Any
 import structlog
 
 from service.domain.host_config import HostConfig
-from service.domain.host_requests import InstallArgs, RequestKind, TrustArgs
+from service.domain.host_requests import InstallArgs, PreflightArgs, RequestKind, TrustArgs
 from service.domain.reasons import RULES, Reason
+from service.domain.spec import Spec
 from service.store import hostrequests
 from service.store.database import Database
 from service.store.hosts import Lease
 from service.store.tables import HostRequestRow
 from workers.checking import Checks
+from workers.firstlook import FirstLook
 from workers.hosts.base import HostError
 from workers.hosts.helper.assemble import assemble, default_config, sudoers_line
 from workers.hosts.helper.request import USER
 from workers.hosts.helper_client import PATH
 from workers.hosts.host_keys import fetch_host_keys, pins_of_destination, trust
 from workers.hosts.known_hosts import HostKey
-from workers.hosts.registry import route_of
+from workers.hosts.registry import make_local_host, route_of
 from workers.hosts.ssh_destination import Route
 from workers.reaching import Reach
 
@@ -77,6 +79,17 @@ class Requests:
         with self.database.write() as session:
             hostrequests.answer(session, self.lease, row.id or 0, ok=answer.ok, answer=answer.data)
 
+    def answer_all(self, busy: str | None) -> HostRequestRow | None:
+        """Answer all that waits. A rehearsal is given back to be done, or refused where the host is busy."""
+        while (row := self.take()) is not None:
+            if row.kind != RequestKind.REHEARSE:
+                self.put(row, self.carry_out(row))
+            elif busy is None:
+                return row
+            else:
+                self.put(row, Answer(False, {"error": busy, "remedy": "ask again when it has closed"}))
+        return None
+
     def carry_out(self, row: HostRequestRow) -> Answer:
         """Do what is asked, rehearsals apart: these are shifts."""
         try:
@@ -85,9 +98,21 @@ class Requests:
                 return Answer(all(check["ok"] is not False for check in checks), {"checks": checks})
             if row.kind == RequestKind.TRUST:
                 return self._trust(TrustArgs.model_validate(row.args))
+            if row.kind == RequestKind.PREFLIGHT:
+                return self._preflight(PreflightArgs.model_validate(row.args))
             return self._install(InstallArgs.model_validate(row.args))
         except HostError as error:
             return refusal(error.reason, error.evidence)
+
+    def _preflight(self, args: PreflightArgs) -> Answer:
+        """Look at experiments that may never be queued."""
+        data_dir = self.reach.worker.data_dir
+        local = self.config.units == "process"
+        host = make_local_host(self.lease.host, self.config, data_dir) if local else self.reach.impatient()
+        look = FirstLook(host, self.config, self.environ, data_dir)
+        found = [(one["name"], look.of(Spec.model_validate(one))) for one in args.experiments]
+        told = [{"name": name, "findings": report.as_json()} for name, report in found]
+        return Answer(all(report.refusal is None for _, report in found), {"experiments": told})
 
     def _trust(self, args: TrustArgs) -> Answer:
         route = self._route()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from service.domain.host_config import HostConfig
+from service.domain.masking import masked_words
 from service.domain.reasons import Reason
 from workers.engines.base import Readiness
 from workers.engines.readiness import probe
@@ -29,6 +30,7 @@ class Serving:
     sha256: str
     """Of its files."""
     live_argv: tuple[str, ...]
+    """Without its secrets: it is written down."""
     base_url: str | None
     """Its OpenAI API; None where it has none that we know of: then running is all that can be proven."""
     port: int | None
@@ -102,8 +104,8 @@ def _look(host: Host, config: HostConfig, address: str, headers: Mapping[str, st
     base = config.production_address or (f"{address}:{port}" if port else None)
     drift = drift_of(source)
     made = Serving(
-        source.name, source.sha256, source.live_argv, f"{base}/v1" if base else None, port, "", proven=False, detail="it runs",
-        warning="" if drift is None else drift.text,
+        source.name, source.sha256, tuple(masked_words(source.live_argv)), f"{base}/v1" if base else None, port, "",
+        proven=False, detail="it runs", warning="" if drift is None else drift.text,
     )  # fmt: skip
     if made.base_url is None:
         return made

@@ -9,7 +9,6 @@ import structlog
 
 from service.domain.events import EventType
 from service.domain.host_config import HostConfig
-from service.domain.host_requests import RequestKind
 from service.domain.reasons import RULES, Reason, ReasonClass
 from service.domain.status import Outcome
 from service.store import agenda, experiments, hosts, shifts
@@ -97,7 +96,7 @@ class _Shift:
         asked = Requests(worker.database, lease, config, worker.environ, reach)
         with worker.database.read() as session:
             found = shifts.current(session, lease.host_id)
-        rehearsal = _answer(asked, None if found is None or found.closing == REHEARSAL else "a shift is open")
+        rehearsal = asked.answer_all(None if found is None or found.closing == REHEARSAL else "a shift is open")
         with worker.database.read() as session:
             todo = agenda.of(session, lease.host, datetime.now(UTC))
         if not (todo.shift_open or todo.active or todo.guests or todo.units or rehearsal):
@@ -124,7 +123,7 @@ class _Shift:
             if why is not None:
                 self._close(why)
                 return
-            _answer(self.asked, "a shift is open")
+            self.asked.answer_all("a shift is open")
             row = self._next()
             if row is not None:
                 self._judge(row, self.bench.work(row))
@@ -188,7 +187,10 @@ class _Shift:
     def _park_where_due(self) -> None:
         with self.worker.database.read() as session:
             due = agenda.of(session, self.lease.host, datetime.now(UTC)).units
-        if due:
+        refused = self.bench.refuse_next(self.book.shift_id) if due else None
+        if refused is not None:
+            self._judge(*refused)
+        elif due:
             self._park()
         else:
             self.book.decide_closing("nothing left to do")
@@ -326,7 +328,8 @@ class _Shift:
         """Forget the units of experiments that were pruned; on a host under systemd, of all: their logs were copied."""
         host = self.reach.host(self.book.check, None)
         try:
-            ended = [state.name for state in host.units() if state.phase == UnitPhase.ENDED]
+            # Of a unit that did not fail, systemd knows nothing any more once it has ended; its file is still there.
+            ended = [state.name for state in host.units() if state.phase in {UnitPhase.ENDED, UnitPhase.NOT_FOUND}]
             with self.worker.database.read() as session:
                 kept = experiments.kept(session, [number for name in ended if (number := experiment_of(name)) is not None])
             for name in ended:
@@ -334,15 +337,3 @@ class _Shift:
                     host.forget_unit(name)
         except HostError as error:
             log.warning("the host could not be tidied", host=self.lease.host, why=str(error))
-
-
-def _answer(asked: Requests, busy: str | None) -> HostRequestRow | None:
-    """Answer all that waits. A rehearsal is given back to be done, or refused where the host is busy."""
-    while (row := asked.take()) is not None:
-        if row.kind != RequestKind.REHEARSE:
-            asked.put(row, asked.carry_out(row))
-        elif busy is None:
-            return row
-        else:
-            asked.put(row, Answer(False, {"error": busy, "remedy": "ask again when it has closed"}))
-    return None

@@ -71,20 +71,30 @@ def bench(
 
 def _deliver(report: BenchReport, output: Path | None, talk: _Talk) -> None:
     talk.draw(report)
-    value = report.model_dump(mode="json", by_alias=True)
+    text = _json_of(report)
     if output is not None:
         try:
-            output.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8", errors="backslashreplace")
+            output.write_text(f"{text}\n", encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise ExpctlError(f"{output} cannot be written", error.strerror or str(error), "give another --output") from None
-    if options.json:
-        emit(value)
+    if options.json and options.fields:
+        emit(report.model_dump(mode="json", by_alias=True))
+    elif options.json:
+        print(text, flush=True)
     invalid = [phase for phase in report.phases if not phase.summary.valid]
     for phase in invalid:
         why = f"{_failures(phase)}; failed requests enter no average" if phase.summary.failed else str(phase.summary.invalid_reason)
         talk.complain(f"concurrency {phase.concurrency} is invalid: {why}")
     if invalid:
         raise typer.Exit(1)
+
+
+def _json_of(report: BenchReport) -> str:
+    try:
+        return report.model_dump_json(by_alias=True, indent=2)
+    except ValueError:
+        # A text that is no Unicode, such as a label from the command line. The other writer takes it, and is many times slower.
+        return json.dumps(report.model_dump(mode="json", by_alias=True), ensure_ascii=False, indent=2)
 
 
 def _failures(phase: PhaseResult) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import console, emit, say
+from expctl.output import draw, emit, say
 from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -25,17 +26,16 @@ def compare(
     """Per prompt and overall, only what differs, and how sure the verdict is."""
     level = None if fail_if is None else _level(fail_if)
     with Client(options.server) as client:
-        answer = client.compare(base, ids)
-        found: list[dict[str, Any]] = answer if isinstance(answer, list) else [answer]
+        found = client.compare(base, ids)
         _must_be_measured(level, found)
         names = {one: client.experiment(one)["name"] for one in (base, *ids)} if not options.json else {}
     if options.json:
-        emit(answer)
+        emit(found if len(found) > 1 else found[0])
     else:
         from expctl.views.comparison import render  # noqa: PLC0415 - drawing is not free
 
         for one in found:
-            console().print(render(one, names[one["baseline"]], names[one["candidate"]]))
+            draw(render(one, names[one["baseline"]], names[one["candidate"]]))
     return _condition(fail_if, found)
 
 
@@ -45,7 +45,7 @@ def _level(fail_if: str) -> int | None:
     return parse_condition(fail_if)[0]
 
 
-def _must_be_measured(level: int | None, found: list[dict[str, Any]]) -> None:
+def _must_be_measured(level: int | None, found: Sequence[dict[str, Any]]) -> None:
     """A condition on a level that nobody measured could never be judged. Where nothing at all was, it fails instead."""
     measured = sorted({phase["concurrency"] for one in found for phase in one["bench_phases"]})
     if level is not None and measured and level not in measured:
@@ -53,7 +53,7 @@ def _must_be_measured(level: int | None, found: list[dict[str, Any]]) -> None:
         raise UsageError(f"--fail-if: concurrency {level} was not measured", f"measured: {levels}", f"write it like tps@{measured[-1]}<-3%")
 
 
-def _condition(fail_if: str | None, found: list[dict[str, Any]]) -> int:
+def _condition(fail_if: str | None, found: Sequence[dict[str, Any]]) -> int:
     if fail_if is None:
         return 0
     from service.domain.condition import fails  # noqa: PLC0415 - only with --fail-if

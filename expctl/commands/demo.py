@@ -11,7 +11,7 @@ import typer
 from expctl.client import Client
 from expctl.datafolder import named, settings_of
 from expctl.globals import options
-from expctl.output import console, emit, say
+from expctl.output import draw, emit, say
 from service.domain.errors import ExpctlError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _run(folder: Path) -> None:
             raise ExpctlError(
                 "the demo's experiments did not succeed", "", f"run `expctl demo --keep DIR` and read DIR/logs (here: {folder})"
             )
-        comparison = client.compare(ids[0], [ids[1]])
+        comparison = client.compare(ids[0], ids[1])
         _show(client, ids, comparison)
 
 
@@ -94,5 +94,5 @@ def _show(client: Client, ids: list[int], comparison: dict[str, Any]) -> None:
     from expctl.views.comparison import render  # noqa: PLC0415 - drawing is not free
 
     names = [client.experiment(one)["name"] for one in ids]
-    console().print(render(comparison, *names))
+    draw(render(comparison, *names))
     print("Simulated host: these figures show how expctl works, not what any real hardware does.")

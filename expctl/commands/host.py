@@ -10,7 +10,7 @@ from expctl import hostadd, hostasked
 from expctl.globals import options
 from expctl.hostadd import Host
 from expctl.hostclient import HostClient
-from expctl.output import console, emit, emit_list, say
+from expctl.output import draw, emit, emit_list, say
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Add hosts, look at them, check them, give them back.")
 
@@ -23,12 +23,12 @@ def listing() -> None:
     with HostClient(options.server) as client:
         found = client.hosts()
 
-    def draw() -> None:
+    def drawn() -> None:
         from expctl.views.hosts import table  # noqa: PLC0415 - drawing is not free
 
-        console().print(table(found))
+        draw(table(found), lists=True)
 
-    emit_list(found, "name", "no host is known; add one with: expctl host add NAME", draw)
+    emit_list(found, "name", "no host is known; add one with: expctl host add NAME", drawn)
 
 
 @app.command()
@@ -41,7 +41,7 @@ def show(name: Host) -> None:
         return
     from expctl.views.hosts import detail  # noqa: PLC0415 - as above
 
-    console().print(detail(found))
+    draw(detail(found))
 
 
 app.command()(hostasked.check)

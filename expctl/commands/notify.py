@@ -8,7 +8,7 @@ import typer
 
 from expctl.globals import options
 from expctl.notifyclient import NotifyClient
-from expctl.output import console, emit, emit_list, say
+from expctl.output import draw, emit, emit_list, say
 from service.domain.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Who is told what: Slack and signed webhooks.")
@@ -47,13 +47,13 @@ def listing() -> None:
     with NotifyClient(options.server) as client:
         found = client.notifiers()
 
-    def draw() -> None:
+    def drawn() -> None:
         from expctl.views.notifiers import table  # noqa: PLC0415 - drawing is not free
 
-        console().print(table(found))
+        draw(table(found), lists=True)
 
     nothing = "nobody is told anything; add a notifier with: expctl notify add NAME --kind slack --url URL --default"
-    emit_list(found, "name", nothing, draw)
+    emit_list(found, "name", nothing, drawn)
 
 
 @app.command("test")
@@ -108,8 +108,8 @@ def rotate(name: Name, finish: Annotated[bool, typer.Option("--finish", help="si
 @app.command()
 def deliveries(
     status: Annotated[str | None, typer.Option(help="pending, delivered or dead")] = None,
-    notifier: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    experiment: Annotated[int | None, typer.Option(metavar="ID", min=1)] = None,
+    notifier: Annotated[str | None, typer.Option(metavar="NAME", help="only this notifier's")] = None,
+    experiment: Annotated[int | None, typer.Option(metavar="ID", min=1, help="only of this experiment")] = None,
     number: Annotated[int, typer.Option("-n", "--limit", min=1, max=500, help="how many")] = 20,
 ) -> None:
     """What became of the latest messages."""
@@ -117,12 +117,12 @@ def deliveries(
     with NotifyClient(options.server) as client:
         found = client.deliveries({key: value for key, value in asked.items() if value is not None})
 
-    def draw() -> None:
-        from expctl.views.notifiers import deliveries as drawn  # noqa: PLC0415 - as above
+    def drawn() -> None:
+        from expctl.views.notifiers import deliveries as table  # noqa: PLC0415 - as above
 
-        console().print(drawn(found))
+        draw(table(found), lists=True)
 
-    emit_list(found, "id", "there are none", draw)
+    emit_list(found, "id", "there are none", drawn)
 
 
 @app.command()

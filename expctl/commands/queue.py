@@ -8,7 +8,8 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import console, emit, say
+from expctl.moments import since_evening
+from expctl.output import draw, emit, say
 
 app = typer.Typer(add_completion=False)
 
@@ -17,29 +18,38 @@ app = typer.Typer(add_completion=False)
 def queue(
     status: Annotated[list[str] | None, typer.Option(help="only these: held, queued, running, stopping, finished")] = None,
     host: Annotated[str | None, typer.Option(help="only this host")] = None,
-    limit: Annotated[int, typer.Option("-n", "--limit", help="how many", min=1, max=500)] = 20,
+    since: Annotated[str | None, typer.Option(help="what ended from here on: 18:00 (the default), 12h, `yesterday 20:00`")] = None,
+    limit: Annotated[int, typer.Option("-n", "--limit", help="how many, at most 200 of each kind", min=1, max=500)] = 20,
 ) -> None:
-    """What runs, what waits, and how the latest ended."""
+    """What runs, what waits and until when, what ended and what it is worth. As JSON the newest experiments."""
+    began = since_evening(since)
     with Client(options.server) as client:
-        items = client.experiments(statuses=status or [], host=host, limit=limit)
-        hosts = [] if options.json or options.quiet else client.hosts()
+        if status or options.json or options.quiet:
+            _list(client, status or [], host, limit)
+            return
+        night = client.night(since=began, limit=min(limit, 200), **({"host": host} if host else {}))
+    from expctl.views.night import render  # noqa: PLC0415 - drawing is not free
+
+    draw(lambda width: render(night, width), lists=True)
+    if not (night["open"] or night["outcomes"]):
+        say(_nothing(host))
+
+
+def _nothing(host: str | None) -> str:
+    return f"nothing was submitted for {host} since then" if host else "nothing was submitted since then; try: expctl submit FILE"
+
+
+def _list(client: Client, status: list[str], host: str | None, limit: int) -> None:
+    items = client.experiments(statuses=status, host=host, limit=limit)
     if options.json:
         emit(items)
     elif options.quiet:
         for item in items:
             print(item["id"])
     elif not items:
-        say("nothing was submitted yet; try: expctl submit FILE")
+        say(f"no experiment is {' or '.join(status)}")
     else:
-        from expctl.views.queue import drawn, nights, summary  # noqa: PLC0415 - drawing is not free
+        from expctl.views.queue import drawn, summary  # noqa: PLC0415 - drawing is not free
 
-        terminal = console()
-        terminal.print(drawn(items, terminal.width))
-        say(summary(items, hosts))
-        for night in nights(hosts):
-            say(night)
-    if hosts:
-        from expctl.views.hosts import shift_lines  # noqa: PLC0415 - as above
-
-        for line in shift_lines(hosts):
-            console(stderr=True).print(line)
+        draw(lambda width: drawn(items, width), lists=True)
+        say(summary(items, []))

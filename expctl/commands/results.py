@@ -10,7 +10,7 @@ import typer
 from expctl.client import Client
 from expctl.globals import options
 from expctl.output import console, emit
-from service.domain.errors import NotReady
+from service.domain.errors import NotReady, UsageError
 
 app = typer.Typer(add_completion=False)
 
@@ -28,10 +28,13 @@ class Format(StrEnum):
 def results(
     experiment: Annotated[int, typer.Argument(metavar="ID", help="an experiment")],
     form: Annotated[Format, typer.Option("--format", help="csv: a row a request; units and definitions stand at its head")] = Format.TABLE,
+    ids: Annotated[bool, typer.Option("--ids", help="with the ids of the tokens of prompts and answers, as JSON")] = False,
 ) -> None:
     """Per bench phase and prompt: TTFT, TPOT, tokens/s, speculation; failed requests with their reasons. Of a command: how it ended."""
+    if ids and not options.json and form != Format.JSON:
+        raise UsageError("--ids is written as JSON only", "ids are as many as the tokens", "add --json")
     with Client(options.server) as client:
-        found = client.results(experiment)
+        found = client.results(experiment, ids=ids)
     if options.json:
         emit(found)
         return

@@ -8,7 +8,7 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import console, emit
+from expctl.output import draw, emit
 
 app = typer.Typer(add_completion=False)
 
@@ -23,4 +23,4 @@ def show(experiment: Annotated[int, typer.Argument(metavar="ID", help="an experi
         return
     from expctl.views.experiment import render  # noqa: PLC0415 - drawing is not free
 
-    console().print(render(found))
+    draw(render(found))

@@ -41,7 +41,7 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     """Names, what differs, the figures of each bench phase, the verdict in one sentence, warnings."""
     plain: Mapping[str, Any] = comparison if isinstance(comparison, Mapping) else comparison.model_dump(mode="json", by_alias=True)
     parts: list[RenderableType] = [
-        Text(f"{side}  {plain[side.strip()]}  {name}".rstrip(), overflow="ellipsis", no_wrap=True)
+        Text(f"{side}  {plain[side.strip()]}  {name}".rstrip() + _loads(plain, side.strip()), overflow="ellipsis", no_wrap=True)
         for side, name in (("baseline ", base_name), ("candidate", candidate_name))
     ]
     if plain.get("spec_differences"):
@@ -55,6 +55,16 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     parts += [_bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
     parts += [_bullet("to see more: ", sentence) for sentence in plain.get("advice") or []]
     return Group(*parts)
+
+
+def _loads(plain: Mapping[str, Any], side: str) -> str:
+    """The experiments of a side that has more than one load."""
+    found = plain.get("experiments") or {}
+    loads, again = found.get(side) or [], (found.get("recheck") or []) if side == "baseline" else []
+    if len(loads) + len(again) < 2:  # noqa: PLR2004 - one load is the experiment itself
+        return ""
+    after = f"; after the candidate {' '.join(map(str, again))}" if again else ""
+    return f"  (loads: {' '.join(map(str, loads))}{after})"
 
 
 def _differences(differences: Mapping[str, Sequence[Any]]) -> Table:

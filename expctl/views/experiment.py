@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from expctl.views.queue import STYLES, duration, foreseen, span
+from expctl.views.queue import STYLES, duration, foreseen, named, span
 
 STEPS = ("clear", "launch", "load", "warm", "measure", "collect")
 
@@ -19,7 +19,7 @@ STEPS = ("clear", "launch", "load", "warm", "measure", "collect")
 def render(item: dict[str, Any]) -> RenderableType:
     """Header, step strip, why it ended and what to do, what ran."""
     parts: list[RenderableType] = [
-        Text(f"{item['id']} {item['name']} · {item['host']} · spec {item['spec_hash'][:7]} · by {item['created_by']}", "bold"),
+        Text(f"{item['id']} {named(item)} · {item['host']} · spec {item['spec_hash'][:7]} · by {item['created_by']}", "bold"),
         Text(item["status_text"], STYLES.get(item["outcome"] or "", "")),
         Text(step_strip(item)),
     ]
@@ -40,7 +40,7 @@ def whereabouts(item: dict[str, Any]) -> str:
 
 
 def step_strip(item: dict[str, Any]) -> str:
-    """Such as `✓ clear 4s  ✓ launch 2s  ● load  ○ warm`."""
+    """Such as `✓ clear 4s  ✓ launch 2s  ● load 12m  ○ warm`."""
     done = {step["name"]: step for step in item["steps"] if step["attempt"] == item["attempt"]}
     command = item["spec"]["engine"]["kind"] == "command"
     return "  ".join(_step(name, done.get(name), item) for name in STEPS if not command or name not in {"load", "warm"})
@@ -49,10 +49,12 @@ def step_strip(item: dict[str, Any]) -> str:
 def _step(name: str, step: dict[str, Any] | None, item: dict[str, Any]) -> str:
     if step is None:
         return f"○ {name}"
-    if step["finished_at"] is None:
-        return f"✗ {name}" if item["status"] == "finished" else f"● {name}"
-    seconds = (datetime.fromisoformat(step["finished_at"]) - datetime.fromisoformat(step["started_at"])).total_seconds()
-    return f"✓ {name} {span(seconds)}"
+    if step["finished_at"] is None and item["status"] == "finished":
+        return f"✗ {name}"
+    done = step["finished_at"] is not None
+    end = datetime.fromisoformat(step["finished_at"]) if done else datetime.now(UTC)
+    took = span((end - datetime.fromisoformat(step["started_at"])).total_seconds())
+    return f"{'✓' if done else '●'} {name} {took}"
 
 
 def _facts(item: dict[str, Any]) -> Table:

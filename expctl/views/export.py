@@ -15,10 +15,12 @@ from service.domain.definitions import DEFINITIONS
 _MS = {"ttft_ms": "ttft_s", "ttfa_ms": "ttfa_s", "tpot_ms": "tpot_s", "e2e_ms": "e2e_s"}
 """Column -> the request's own figure, in seconds."""
 COLUMNS = (
-    "experiment", "name", "concurrency", "prompt", "repeat", "ok", "reason", *_MS, "tps", "prompt_tokens", "completion_tokens",
-    "reasoning_tokens", "finish_reason", "mean_acceptance_length", "effective_tokens_per_step", "warnings",
+    "experiment", "name", "concurrency", "prompt", "repeat", "ok", "reason", *_MS, "tps", "prompt_tokens", "cached_tokens",
+    "completion_tokens", "reasoning_tokens", "finish_reason", "mean_acceptance_length", "effective_tokens_per_step", "warnings",
 )  # fmt: skip
-_OF_REQUEST = ("prompt", "repeat", "ok", "reason", "tps", "prompt_tokens", "completion_tokens", "reasoning_tokens", "finish_reason")
+_OF_REQUEST = (
+    "prompt", "repeat", "ok", "reason", "tps", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "finish_reason",
+)  # fmt: skip
 _OF_SPECULATION = ("mean_acceptance_length", "effective_tokens_per_step")
 _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins so is a formula to a spreadsheet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -20,11 +20,6 @@ DURATIONS = ("close_after", "dead_man", "restore_timeout")
 SIGNS = {True: ("ok", "green"), False: ("WRONG", "bold red"), None: ("unknown", "yellow")}
 
 
-def shift_lines(hosts: Iterable[Json]) -> list[Text]:
-    """One line per host of which there is something to say; in red where a person is needed."""
-    return [Text(f"{host['name']}: {host['shift_text']}", _urgent(host)) for host in hosts if host["shift_text"]]
-
-
 def _urgent(host: Json) -> str:
     return "bold red" if host["needs_person"] else ""
 
@@ -36,7 +31,7 @@ def _table(*columns: str) -> Table:
     return drawn
 
 
-def table(hosts: list[Json]) -> Table:
+def table(hosts: Sequence[Json]) -> Table:
     """Name, how it is reached, what serves by day, when that may be parked, and how it is."""
     drawn = _table("NAME", "REACHED BY", "PRODUCTION", "WINDOW", "STATE")
     for host in hosts:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from expctl.views.fitting import Fitting
+from expctl.views.queue import named
 from service.domain.fairness import sentences
 from service.domain.spec import FIVE_IDS
 
@@ -23,7 +24,7 @@ NAME = 24
 def render(found: dict[str, Any]) -> RenderableType:
     """Every bench phase of an experiment; of a command how it ended and what was kept."""
     item = found["experiment"]
-    parts: list[RenderableType] = [Text(f"{item['id']} {item['name']} · {item['status_text']}", "bold")]
+    parts: list[RenderableType] = [Text(f"{item['id']} {named(item)} · {item['status_text']}", "bold")]
     if item["facts"].get("command"):
         parts.extend(_command(item["facts"]))
     first = found["first_request"]

@@ -19,7 +19,9 @@ from service.api import (
     hosts,
     live,
     metrics,
+    nights,
     notifiers,
+    preflight,
     problems,
     retention,
     steering,
@@ -33,6 +35,7 @@ from service.api.metrics import Collector
 from service.api.origin import LoopbackOnly
 from service.api.ratelimit import Streams
 from service.api.signin import Authentication
+from service.pages import site
 from service.settings import Settings
 from service.store import news
 from service.store.database import Database
@@ -40,7 +43,10 @@ from service.wake import Waker
 
 ROUTERS = tuple(
     part.router
-    for part in (health, docs, submission, experiments, steering, hosts, live, retention, compare, tokens, notifiers, deliveries, metrics)
+    for part in (
+        *(health, docs, submission, experiments, steering, hosts, preflight, live),
+        *(retention, compare, nights, tokens, notifiers, deliveries, metrics),
+    )
 )
 
 
@@ -75,9 +81,10 @@ def create_app(store: Database, *, loopback_only: bool = False, waker: Waker | N
     if loopback_only:
         app.add_middleware(LoopbackOnly)
     else:
-        app.add_middleware(Authentication, store=store, writes_per_minute=chosen.writes_per_minute)
+        app.add_middleware(Authentication, store=store, writes_per_minute=chosen.writes_per_minute, base_url=chosen.base_url)
     app.add_middleware(SecurityHeaders, headers=app.state.headers)
     for router in ROUTERS:
         app.include_router(router)
+    site.install(app)
     auth.document(app, ROUTERS, optional=loopback_only)
     return app

@@ -11,7 +11,7 @@ from service.api.deps import ReadSession
 from service.domain.comparison import Comparison, compare
 from service.domain.errors import UsageError
 from service.store import experiments, repeats
-from service.store.arms import arm
+from service.store.arms import Arms
 
 router = APIRouter(prefix="/v1/compare", tags=["results"], dependencies=[READ])
 
@@ -24,11 +24,14 @@ def compare_experiments(
     base: Annotated[int, Query(ge=1, le=2**31 - 1)],
     ids: Annotated[str, Query(pattern=r"^[1-9]\d{0,9}(,[1-9]\d{0,9})*$", max_length=600, description="ids with commas between them")],
 ) -> Comparison | list[Comparison]:
-    """One comparison; a list of them, in order, where several candidates are named."""
+    """One comparison; a list of them, in order, where several candidates are named.
+
+    An experiment stands for every load of its configuration in its submission, and a baseline for those after the candidate as well.
+    """
     candidates = [int(one) for one in ids.split(",")]
     if len(candidates) > MOST or any(one > 2**31 - 1 for one in candidates):
         raise UsageError("too many or too large ids", f"at most {MOST} candidates", "name fewer")
     row = experiments.get(session, base)
-    left, between = arm(session, row), repeats.between_loads(session, row.host_id)
-    found = [compare(left, arm(session, experiments.get(session, one)), between) for one in candidates]
+    arms, between = Arms(session), repeats.between_loads(session, row.host_id)
+    found = [compare(*arms.pair(row, experiments.get(session, one)), between) for one in candidates]
     return found[0] if len(found) == 1 else found

@@ -10,10 +10,11 @@ from fastapi import APIRouter, Path, Query
 from service.api.auth import READ, SUBMIT, Caller, own
 from service.api.deps import ReadSession, WriteSession
 from service.api.experimentviews import experiment_detail, experiment_out, experiments_out
+from service.api.resultviews import results_out
 from service.api.schemas import ExperimentDetail, ExperimentOut, ExperimentPage, LogPage, LogPiece, ResultsOut
 from service.domain.events import Event
 from service.domain.status import Status, StepName
-from service.store import events, experiments, results, steps
+from service.store import events, experiments, steps
 
 router = APIRouter(prefix="/v1/experiments", tags=["experiments"], dependencies=[READ])
 
@@ -72,11 +73,10 @@ def logs(session: ReadSession, experiment_id: Id, after: After = 0, step: Annota
 
 
 @router.get("/{experiment_id}/results")
-def show_results(session: ReadSession, experiment_id: Id) -> ResultsOut:
+def show_results(
+    session: ReadSession,
+    experiment_id: Id,
+    ids: Annotated[bool, Query(description="with the ids of the tokens of prompts and answers, as long as these")] = False,
+) -> ResultsOut:
     """What was measured, so far or in the end."""
-    row = experiments.get(session, experiment_id)
-    return ResultsOut(
-        experiment=experiment_out(session, row),
-        phases=results.phases(session, experiment_id, row.attempt),
-        first_request=results.first_request(session, experiment_id, row.attempt),
-    )
+    return results_out(session, experiments.get(session, experiment_id), ids=ids)

@@ -10,9 +10,11 @@ from sqlmodel import Session
 from service.api.moments import host_moment, waits_for_host
 from service.api.schemas import ExperimentDetail, ExperimentOut, step_out
 from service.domain.host_wording import HostMoment
+from service.domain.loads import load_label
+from service.domain.masking import LooksMask
 from service.domain.night import Slot
 from service.domain.reasons import RULES, Reason
-from service.domain.status import ACTIVE, Outcome, Status
+from service.domain.status import ACTIVE, Outcome, Status, StepName
 from service.domain.wording import not_before_text, status_text, where_text
 from service.store import foresight, hosts, waiting
 from service.store.forecast import Night
@@ -90,11 +92,22 @@ class _Look:
                 "remedy": rule.remedy if rule else None,
                 "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"], attended=attended),
                 "where_text": self._waits(row) if waits else where_text(status, row.step, row.progress, 0, row.detail),
+                "loads": row.spec.get("repeat_load", 1),
+                "load_text": load_label(row.load, row.spec.get("repeat_load", 1), row.recheck_of),
                 "after": sorted(self._after.get(row.id or 0, ())),
                 "events_url": f"/v1/experiments/{row.id}/events",
+                "progress": row.progress | self._load_eta(row),
+                "spec": LooksMask(())(row.spec),
             }
             | _foreseen(self._nights.get(row.host_id), row.id or 0)
         )
+
+    def _load_eta(self, row: ExperimentRow) -> dict[str, Any]:
+        """What is left of a load, as its events tell it, but by now; empty where nothing loads."""
+        night = self._nights.get(row.host_id)
+        if night is None or night.active != row.id or row.step != StepName.LOAD:
+            return {}
+        return {"eta": night.left.load_json(row.progress) if night.left else None}
 
     def _host(self, row: ExperimentRow) -> HostRow:
         return self._hosts[row.host_id]

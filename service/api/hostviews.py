@@ -114,4 +114,8 @@ def _window(moment: HostMoment) -> WindowOut | None:
 def request_out(host: str, row: HostRequestRow) -> HostRequestOut:
     """A request's row as shown."""
     same = {name: getattr(row, name) for name in HostRequestOut.model_fields if hasattr(row, name)}
+    if row.kind == RequestKind.PREFLIGHT:
+        # Of experiments that are looked at, the names: their environments are for the worker.
+        names = [one.get("name") if isinstance(one, dict) else one for one in row.args.get("experiments", ())]
+        same["args"] = {"experiments": names}
     return HostRequestOut(**same | {"host": host})

@@ -34,6 +34,24 @@ class LoopbackOnly:
         await answer(scope, receive, send)
 
 
+def same_site(scope: Scope, base_url: str) -> bool:
+    """Whether a browser says that one of this service's own pages sent the request.
+
+    By its origin, port included: another service on this machine is another site. A proxy may have put another name into `Host`,
+    so the address that people reach the service at counts as well. Whoever says nothing is no page of ours.
+    """
+    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    origin = _netloc(headers.get("origin", ""))
+    return origin != "" and origin in {_netloc(f"//{headers.get('host', '')}"), _netloc(base_url)}
+
+
+def _netloc(url: str) -> str:
+    try:
+        return urlsplit(url).netloc.lower()
+    except ValueError:
+        return ""
+
+
 def _host(url: str) -> str:
     try:
         return (urlsplit(url).hostname or "").lower()

@@ -67,6 +67,15 @@ class ExperimentOut(BaseModel):
     retry_of: int | None
     after: list[int]
     baseline_id: int | None
+    load: int
+    """Which load of its configuration, of `loads` that were submitted together."""
+    loads: int
+    load_of: int | None
+    """The first of those loads; null for that one itself."""
+    recheck_of: int | None
+    """The baseline whose configuration is loaded once more here, after its candidates."""
+    load_text: str
+    """The same in words, such as `load 2 of 3`; empty where there is one load only."""
     progress: dict[str, Any]
     facts: dict[str, Any]
     events_url: str
@@ -85,12 +94,26 @@ class ExperimentPage(BaseModel):
     next: str | None
 
 
+class RequestOut(RequestResult):
+    """One request. `prompt_token_ids` and `output_token_ids` are null unless they were asked for; their numbers always stand here."""
+
+    prompt_id_count: int | None = None
+    """How many ids of the prompt are kept; null where the server gave none, or they were pruned."""
+    output_id_count: int | None = None
+
+
+class PhaseOut(PhaseResult):
+    """One concurrency level."""
+
+    requests: list[RequestOut]  # type: ignore[assignment]  # each of them is a RequestResult, and nothing is ever added
+
+
 class ResultsOut(BaseModel):
     """What an experiment measured."""
 
     experiment: ExperimentOut
-    phases: list[PhaseResult]
-    first_request: RequestResult | None
+    phases: list[PhaseOut]
+    first_request: RequestOut | None
 
 
 class LogPiece(BaseModel):

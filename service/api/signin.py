@@ -1,4 +1,4 @@
-"""Signing in: whose bearer token a request brings, and how often they may come.
+"""Signing in: whose token a request brings, as a bearer or in a browser's cookie, and how often they may come.
 
 It stands before everything else, so that a request without a token is refused before its body is read.
 """
@@ -13,12 +13,14 @@ from functools import partial
 import structlog
 from anyio import to_thread
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.api.origin import same_site
 from service.api.problems import refusal_of
 from service.api.ratelimit import Buckets, throttled
 from service.domain.access import Access
-from service.domain.errors import ExpctlError, NotSignedIn, Unavailable
+from service.domain.errors import ExpctlError, Forbidden, NotSignedIn, Unavailable
 from service.domain.tokentext import digest, well_formed
 from service.store import tokens
 from service.store.database import Database
@@ -26,8 +28,10 @@ from service.store.database import Database
 log = structlog.get_logger()
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
-UNTOUCHED = "/healthz"
-"""Answers whatever becomes of the database."""
+UNTOUCHED = ("/healthz", "/static/")
+"""Answers whatever becomes of the database, and the same to everybody."""
+COOKIE = "expctl_token"
+"""Where a browser keeps the token that somebody signed in with: of this site alone, and out of reach of scripts."""
 CLOSED = "/v1/"
 """Nothing under it is answered without a token, whatever its route says."""
 FAILURES_PER_MINUTE, FAILURES_AT_ONCE = 10.0, 10
@@ -40,9 +44,10 @@ TODO = "set EXPCTL_TOKEN, or write the token into ~/.config/expctl/token (mode 6
 class Authentication:
     """Finds out who asks. The app finds it in `request.state`: `access`, or on paths that are open to everybody `refusal`."""
 
-    def __init__(self, app: ASGIApp, store: Database, writes_per_minute: float) -> None:
+    def __init__(self, app: ASGIApp, store: Database, writes_per_minute: float, base_url: str = "") -> None:
         self.app = app
         self._store = store
+        self._base_url = base_url
         self._writes = Buckets(writes_per_minute, max(1, int(writes_per_minute / 4)))
         self._failures = Buckets(FAILURES_PER_MINUTE, FAILURES_AT_ONCE)
         self._told = Buckets(FAILURES_PER_MINUTE, FAILURES_AT_ONCE)
@@ -52,7 +57,7 @@ class Authentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Hand on with who it is, or refuse."""
-        if scope["type"] != "http" or scope["path"] == UNTOUCHED:
+        if scope["type"] != "http" or scope["path"].startswith(UNTOUCHED):
             await self.app(scope, receive, send)
             return
         state = scope.setdefault("state", {})
@@ -74,7 +79,9 @@ class Authentication:
     async def _sign_in(self, scope: Scope) -> tuple[Access, datetime | None]:
         """Who it is, and when their token was last used. A token that is no good counts against the address it comes from."""
         address = scope["client"][0] if scope.get("client") else "unknown"
-        token = _token(scope)
+        token = _bearer(scope)
+        if token is None and (token := _cookie(scope)) is not None:
+            self._only_ours(scope)
         if token is None:
             if scope["path"].startswith(CLOSED) and not self._told.take(address):
                 log.info("refused", status=401, why="no token", address=address, method=scope["method"], path=scope["path"])
@@ -95,6 +102,14 @@ class Authentication:
         if len(self._good) > REMEMBERED:
             self._good.popitem(last=False)
         return found
+
+    def _only_ours(self, scope: Scope) -> None:
+        """A browser sends its cookie by itself, so that with one only our own pages may change anything."""
+        if scope["method"] not in READING and not same_site(scope, self._base_url):
+            log.warning("refused", status=403, why="another site's page", method=scope["method"], path=scope["path"])
+            raise Forbidden(
+                "the request does not come from this service's own pages", "a cookie alone changes nothing", "send a bearer token"
+            )
 
     async def _look(self, token: str, hashed: str) -> tuple[Access, datetime | None]:
         """Ask the database, unless the token answers for itself, and not for ever."""
@@ -127,11 +142,17 @@ class Authentication:
             self._noting.discard(token_id)
 
 
-def _token(scope: Scope) -> str | None:
+def _bearer(scope: Scope) -> str | None:
     """The bearer token of a request."""
     given = next((value for name, value in scope["headers"] if name == b"authorization"), b"").decode("latin-1")
     kind, _, token = given.partition(" ")
     return token.strip() if kind.lower() == "bearer" else None
+
+
+def _cookie(scope: Scope) -> str | None:
+    """The token that a browser keeps."""
+    found = cookie_parser("; ".join(value.decode("latin-1") for name, value in scope["headers"] if name == b"cookie"))
+    return found.get(COOKIE) or None
 
 
 def _sign_in(store: Database, hashed: str) -> tuple[Access, datetime | None]:

@@ -12,6 +12,8 @@ from service.api.auth import SUBMIT, Caller
 from service.api.deps import database
 from service.api.experimentviews import experiments_out, with_eta
 from service.api.schemas import ExperimentOut
+from service.domain import loads
+from service.domain.access import Access
 from service.domain.errors import SpecError, UsageError
 from service.domain.hashing import digest
 from service.domain.runcode import allow_code
@@ -47,14 +49,14 @@ def submit(
     again: Again = True,
 ) -> ExperimentOut | list[ExperimentOut]:
     """Queue experiments. The answer is an object for one experiment and a list for several."""
-    _check_depth(body)
+    check_depth(body)
     # Before the key is looked up: what is no experiment has no digest either.
     specs, several = _specs(body)
     allow_code(access, *specs)
     store = database(request)
     if idempotency_key is None:
         with store.write() as session:
-            status, answer = _submit(session, specs, access.name, several=several, again=again)
+            status, answer = _submit(session, specs, access, several=several, again=again)
     else:
         with store.write() as session:
             first = idempotency.begin(session, idempotency_key, digest([body, again]))
@@ -63,7 +65,7 @@ def submit(
         else:
             try:
                 with store.write() as session:
-                    status, answer = _submit(session, specs, access.name, several=several, again=again)
+                    status, answer = _submit(session, specs, access, several=several, again=again)
                     idempotency.answer(session, idempotency_key, status, jsonable_encoder(answer))
             except BaseException:
                 with store.write() as session:
@@ -79,16 +81,18 @@ def submit(
 
 
 def _submit(
-    session: Session, specs: list[Spec], user: str, *, several: bool, again: bool
+    session: Session, specs: list[Spec], access: Access, *, several: bool, again: bool
 ) -> tuple[int, ExperimentOut | list[ExperimentOut]]:
-    made = submission.submit_all(session, specs, user, again=again)
+    made = submission.submit_all(session, specs, access.name, again=again)
+    # A baseline that is loaded again may be another user's, whose configuration this one may not run.
+    allow_code(access, *(Spec.model_validate(one.row.spec) for one in made if one.row.recheck_of is not None))
     # When they run is looked up after the commit: nobody else can write until then.
     shown = experiments_out(session, [one.row for one in made], foresee=False)
     status = OK if all(one.measured_already for one in made) else CREATED
     return status, shown if several else shown[0]
 
 
-def _check_depth(body: Any) -> None:
+def check_depth(body: Any) -> None:
     """Refuse what nothing that follows could walk through; a file has the same limit."""
     level = [body]
     for _ in range(MAX_DEPTH + 1):
@@ -104,9 +108,11 @@ def _specs(body: Any) -> tuple[list[Spec], bool]:
     items = body if isinstance(body, list) else [body]
     try:
         documents = [document for item in items for document in expand(Document(item), SOURCE)]
-        if not documents or len(documents) > MOST:
-            raise UsageError(f"the request holds {len(documents)} experiments", f"between 1 and {MOST} are possible", "")
-        return [validate(document, SOURCE) for document in documents], isinstance(body, list) or len(documents) > 1
+        specs = [validate(document, SOURCE) for document in documents[: MOST + 1]]
+        number = max(len(documents), loads.experiments(specs))
+        if not 1 <= number <= MOST:
+            raise UsageError(f"the request holds {number} experiments", f"between 1 and {MOST} are possible", "send them in parts")
+        return specs, isinstance(body, list) or number > 1
     except SpecError as error:
         # A request has no lines that a person could look up.
         raise SpecError(error.what.replace(f"{SOURCE}, line 1: ", ""), error.why, error.todo) from None

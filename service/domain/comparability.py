@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from service.domain.fairness import CACHE_UNKNOWN, RESTARTED, sentences
+from service.domain.masking import LooksMask
 from service.domain.measurement import PhaseResult
 from service.domain.reasons import RULES
 from service.domain.records import Record
@@ -18,7 +19,7 @@ OLD = timedelta(days=14)
 """A baseline older than this warns."""
 
 _LISTED = 3
-_NOT_MEASURED = frozenset({"name", "baseline", "priority", "after", "not_before", "notify"})
+_NOT_MEASURED = frozenset({"name", "baseline", "priority", "after", "not_before", "notify", "repeat_load", "recheck_baseline"})
 """Keys of a spec that change nothing measured."""
 
 
@@ -40,6 +41,10 @@ class Arm(Record):
     """A list of bench phases a load of this configuration."""
     recheck: list[list[PhaseResult]] = Field(default_factory=list)
     """Of a baseline: loads measured after the candidate (A-B-A). They count like the others, and show whether the host drifted."""
+    experiments: list[int] = Field(default_factory=list)
+    """The experiment of each load, those of `recheck` last."""
+    left_out: list[str] = Field(default_factory=list)
+    """Loads of this configuration that do not count, and why."""
     ngram_family: str | None = None
     """Which of vLLM's n-gram proposers ran: legacy, numba, gpu_v1, gpu_v2."""
     valid: bool = True
@@ -113,7 +118,7 @@ def faults(base: Arm, candidate: Arm) -> list[str]:
 
 def doubts(base: Arm, candidate: Arm, now: datetime | None) -> list[str]:
     """What does not forbid the comparison but should be known beside it."""
-    result = []
+    result = [f"of the {side}, {sentence}" for side, arm in (("baseline", base), ("candidate", candidate)) for sentence in arm.left_out]
     for what, old, new in (
         ("GPUs", base.gpus, candidate.gpus),
         ("driver", base.driver, candidate.driver),
@@ -157,7 +162,9 @@ def spec_differences(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> d
     """Dotted path to [baseline, candidate] where two specs differ; what is not written counts as null."""
     old, new = _flat(base), _flat(candidate)
     paths = [path for path in dict.fromkeys([*old, *new]) if path.split(".")[0] not in _NOT_MEASURED]
-    return {path: [old.get(path), new.get(path)] for path in paths if old.get(path) != new.get(path)}
+    hide = LooksMask(())
+    shown = _flat(hide(base)), _flat(hide(candidate))
+    return {path: [one.get(path) for one in shown] for path in paths if old.get(path) != new.get(path)}
 
 
 def _flat(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:

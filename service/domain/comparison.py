@@ -26,6 +26,10 @@ __all__ = ["COMPARISON_SCHEMA", "Arm", "BetweenLoad", "Comparison", "Effect", "P
 
 COMPARISON_SCHEMA = "expctl.comparison/1"
 
+_NOT_LOADED = frozenset({"endpoint"})
+"""Kinds of engine that serve already: no load more of theirs can be asked for."""
+
+Side = Literal["baseline", "recheck", "candidate"]
 Verdict = Literal["better", "worse", "no_difference_shown", "not_comparable", "invalid"]
 
 
@@ -71,6 +75,8 @@ class Comparison(Record):
     bench_phases: list[PhaseComparison]
     spec_differences: dict[str, list[Any]]
     warnings: list[str]
+    experiments: dict[Side, list[int]] = Field(default_factory=dict)
+    """The experiment of each load behind the figures; `recheck`: the baseline's that were measured after the candidate."""
     advice: list[str] = Field(default_factory=list)
     """What would show a smaller effect, where none was shown."""
 
@@ -94,7 +100,8 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
         found = None if refused else estimate(samples(old), samples(new), between, unsure)
         verdict = refused or _verdict(found)
         if not phases and found and verdict == "no_difference_shown":
-            advice = advise(found, len(old), len(new), _repeats(old), rechecked=bool(base.recheck))
+            loadable = all(_kind(arm) not in _NOT_LOADED for arm in (base, candidate))
+            advice = advise(found, len(old), len(new), _repeats(old), rechecked=bool(base.recheck), loadable=loadable)
         warnings += _phase_warnings(level, old, new, found, refused)
         phase = _phase(level, verdict, found, old, new, between, prompt_order(base))
         apart = incomparable(phase.speculation["baseline"], phase.speculation["candidate"], _counted(phase, base, candidate))
@@ -112,8 +119,18 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
         bench_phases=phases,
         spec_differences=spec_differences(base.spec, candidate.spec),
         warnings=list(dict.fromkeys(warnings)),
+        experiments=_experiments(base, candidate),
         advice=advice,
     )
+
+
+def _kind(arm: Arm) -> str:
+    return str((arm.spec.get("engine") or {}).get("kind"))
+
+
+def _experiments(base: Arm, candidate: Arm) -> dict[Side, list[int]]:
+    before = len(base.experiments) - len(base.recheck)
+    return {"baseline": base.experiments[:before], "recheck": base.experiments[before:], "candidate": candidate.experiments}
 
 
 def _levels(base: Arm, candidate: Arm, warnings: list[str]) -> list[int]:

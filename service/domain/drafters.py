@@ -20,8 +20,9 @@ _NGRAM: dict[str, Counting] = {
     "gpu_v2": "every step",
 }
 """Family of vLLM's n-gram proposer -> what it counts."""
-_SOMETIMES = frozenset({"ngram", "ngram_gpu", "suffix", "ngram-simple", "ngram-map-k", "ngram-mod"})
-"""Methods that have nothing to propose in some steps: which of them they count depends on more than the method."""
+_SOMETIMES = ("ngram", "suffix")
+"""Methods of these names (llama.cpp has five, and joins several by commas) have nothing to propose in some steps: which of the steps
+they count depends on more than the method."""
 _NEARLY_ALL = 0.999
 
 
@@ -35,7 +36,7 @@ def counting(method: str | None, family: str | None, shown: Speculation | None) 
         return "steps with a match"
     if family in _NGRAM:
         return _NGRAM[family]
-    return None if method is None or method in _SOMETIMES else "every step"
+    return None if method is None or any(name in method.lower() for name in _SOMETIMES) else "every step"
 
 
 def incomparable(base: Speculation | None, candidate: Speculation | None, counted: tuple[Counting | None, Counting | None]) -> str | None:

@@ -15,6 +15,9 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from service.domain.engine_checks import check_argument_names, check_environment, check_gpus, check_reference
+from service.domain.llamacpp_spec import LlamacppEngine
+from service.domain.sglang_spec import SglangEngine
 from service.domain.spec_base import ArgValue, Name, Port, Seconds, SpecModel
 
 UNIT = r"^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service$"
@@ -27,7 +30,9 @@ class Speculative(SpecModel):
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
 
     method: str | None = None
+    """Such as ngram, eagle3, mtp, draft_model."""
     num_speculative_tokens: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How many tokens are drafted at a time."""
 
 
 class VllmEngine(SpecModel):
@@ -36,29 +41,34 @@ class VllmEngine(SpecModel):
     model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["model"]}, {"required": ["from_unit"]}]})
 
     kind: Literal["vllm"]
+    """vLLM."""
     from_unit: Annotated[str, Field(max_length=255, json_schema_extra={"pattern": UNIT})] | None = None
     """A systemd service of the host, such as vllm-kimi.service: what is run is a copy of it, with the keys below changed. The unit
     itself is never touched."""
     model: Annotated[Name | None, Field(validate_default=True)] = None
     """Path or id of the model, as vLLM takes it. Only with `from_unit` may it be left out: then it is the unit's."""
     served_model_name: Name | None = None
+    """The id that requests name. Default: the model's, or with `from_unit` the unit's own."""
     executable: Name | None = None
     """Default: what the host's row says, or with `from_unit` the unit's own."""
     user: Name | None = None
     """Who runs it. Default: the user that the host runs experiments as, or with `from_unit` the unit's own."""
     cwd: Name | None = None
+    """The folder that it is started in."""
     port: Port | None = None
     """Default: the host's experiment port."""
     keep_port: bool = False
     """With `from_unit`: listen on the unit's own port, where its clients will find the experiment."""
     gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    """Those that it may use, by index; they are proven free beforehand."""
     api_key: str | None = None
     """A reference such as `env:VLLM_API_KEY`, never the key itself."""
     args: dict[str, ArgValue] = Field(default_factory=dict)
     """true: --flag, false: --no-flag, null: left out (with `from_unit`: taken out), dict or list: JSON."""
     speculative: Speculative | None = None
-    """To run a `from_unit` without the speculation that it has, write `args: {speculative-config: null}`."""
+    """Becomes `--speculative-config`. To run a `from_unit` without its speculation, write `args: {speculative-config: null}`."""
     env: dict[str, str] = Field(default_factory=dict)
+    """Variables of its environment. Values are texts, whatever they look like; `env:NAME` is taken from the worker's environment."""
 
     @field_validator("from_unit")
     @classmethod
@@ -94,9 +104,7 @@ class VllmEngine(SpecModel):
     @field_validator("gpus")
     @classmethod
     def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
-        if value != "all" and (not value or len(set(value)) != len(value)):
-            raise ValueError("name each GPU once, or write: all")
-        return value
+        return check_gpus(value)
 
     @field_validator("args")
     @classmethod
@@ -108,12 +116,9 @@ class VllmEngine(SpecModel):
             "api-key": "api_key",
             "model": "model",
         }
+        check_argument_names(value)
         for key, given in value.items():
-            if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", key):
-                raise ValueError(f"{key!r} is not the name of an argument; write it without the leading dashes")
             plain = key.replace("_", "-")
-            if plain != key and plain in value:
-                raise ValueError(f"{plain} is there twice; write it once, with dashes")
             if plain in {"served-model-name", "speculative-config", "api-key"} and given is None:
                 continue  # its own key cannot say that a unit's is to be taken out
             if plain in own:
@@ -135,11 +140,13 @@ class EndpointEngine(SpecModel):
     """A server that already serves; expctl measures it and starts or stops nothing."""
 
     kind: Literal["endpoint"]
+    """A server that already serves."""
     base_url: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")]
     """OpenAI base URL, with or without the trailing /v1."""
     served_model_name: Name | None = None
     """Default: the only model that the server lists."""
     api_key: str | None = None
+    """A reference such as `env:VLLM_API_KEY`, never the key itself."""
     metrics_url: Annotated[str, Field(pattern=r"^(off|https?://\S+)$")] | None = None
     """Default: /metrics beside the base URL; `off` reads none."""
 
@@ -154,23 +161,6 @@ class EndpointEngine(SpecModel):
         return self.served_model_name or ""
 
 
-def check_reference(value: str | None) -> str | None:
-    """An API key stands in a file as a reference only."""
-    if value is not None and not re.fullmatch(r"env:[A-Za-z_][A-Za-z0-9_]*", value):
-        raise ValueError("write a reference such as env:VLLM_API_KEY, never the key itself")
-    return value
-
-
-def check_environment(value: dict[str, str]) -> dict[str, str]:
-    """Names that a shell can set, and values that the operating system can pass on."""
-    for key, text in value.items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-            raise ValueError(f"{key!r} is not the name of an environment variable")
-        if "\0" in text:
-            raise ValueError(f"the value of {key} holds a NUL byte")
-    return value
-
-
 Word = Annotated[str, Field(max_length=131_071, pattern=r"^[^\x00]*$")]
 """A word of a command line: Linux takes none that is longer, and no NUL."""
 
@@ -182,6 +172,7 @@ class CommandEngine(SpecModel):
     """
 
     kind: Literal["command"]
+    """A program that ends."""
     run: Annotated[
         Annotated[list[Word], Field(min_length=1), Tag("words")] | Annotated[Word, Tag("script")],
         Discriminator(lambda value: "words" if isinstance(value, list) else "script"),
@@ -191,8 +182,10 @@ class CommandEngine(SpecModel):
     user: Name | None = None
     """Who runs it; default: who runs the worker, and without root on the host that is the only one."""
     cwd: Name | None = None
-    """An absolute path. Default: `work/<unit>` in the data folder, a folder of its own that is made for it and kept."""
+    """An absolute path. Default: a folder of its own that is made for it and kept, `work/<unit>` in the data folder, or on a host under
+    systemd /var/lib/expctl-work/<unit>."""
     env: dict[str, str] = Field(default_factory=dict)
+    """Variables of its environment. Values are texts, whatever they look like."""
     gpus: Literal["all", "none"] | list[Annotated[int, Field(ge=0)]] = "none"
     """With GPUs, they are proven free beforehand. `none` hides every GPU from the program (an empty CUDA_VISIBLE_DEVICES)."""
     progress: Annotated[str, Field(max_length=500)] | None = None
@@ -278,4 +271,4 @@ def check_progress(pattern: str) -> str:
     return pattern
 
 
-Engine = Annotated[VllmEngine | EndpointEngine | CommandEngine, Field(discriminator="kind")]
+Engine = Annotated[VllmEngine | EndpointEngine | CommandEngine | LlamacppEngine | SglangEngine, Field(discriminator="kind")]

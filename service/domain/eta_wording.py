@@ -93,15 +93,22 @@ def running_text(slot: Slot, left: Remaining | None, basis: Basis | None, reader
     """
     if left is None or slot.ends_at is None or slot.ends_p90 is None:
         return NO_HISTORY
-    then = f"then {_listed([LOAD_PHASES.get(name, name) for name in following])}, " if following else ""
+    text = left_text(left, following)
     if left.longest_s is not None:
-        more = f", at least {span(left.left.p50)} more" if left.left.p50 else ""
-        return f"{then}longer than ever before (max {span(left.longest_s)}){more}"
-    text = f"{then}about {span(left.left.p50)} left (p90 {span(left.left.p90)})"
+        return text
     if slot.cut:
         return f"{text}; will be cut when production is wanted back"
     text += f", all done about {reader.clock(slot.ends_at)} (p90 {reader.clock(slot.ends_p90)})"
     return text + (f"; {basis.text()}" if basis else "")
+
+
+def left_text(left: Remaining, following: Sequence[str] = ()) -> str:
+    """Such as `then compiling and CUDA graphs, about 41 min left (p90 55 min)`; `following` are the load's phases to come."""
+    then = f"then {_listed([LOAD_PHASES.get(name, name) for name in following])}, " if following else ""
+    if left.longest_s is None:
+        return f"{then}about {span(left.left.p50)} left (p90 {span(left.left.p90)})"
+    more = f", at least {span(left.left.p50)} more" if left.left.p50 else ""
+    return f"{then}longer than ever before (max {span(left.longest_s)}){more}"
 
 
 def night_text(slots: Sequence[Slot], until: datetime | None, reader: Reader) -> str:

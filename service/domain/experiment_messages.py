@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -129,9 +130,11 @@ def started(facts: ExperimentFacts, at: datetime) -> Message:
     )
 
 
-def stalled(facts: ExperimentFacts, at: datetime, silent_s: float | None, limit_s: float | None, where: str) -> Message:
-    """A load without a sign of progress, told before it is given up."""
-    limit = f"; it is given up after {span(limit_s)}" if limit_s is not None else ""
+def stalled(
+    facts: ExperimentFacts, at: datetime, silent_s: float | None, limit_s: float | None, where: str, looked_at: Mapping[str, str]
+) -> Message:
+    """A load without a sign of progress, told before it is given up. `looked_at`: what was found, by what was looked at."""
+    limit = [f"It is given up after {span(limit_s)}."] if limit_s is not None else []
     return Message(
         type=MessageType.EXPERIMENT_STALLED,
         at=at,
@@ -139,7 +142,7 @@ def stalled(facts: ExperimentFacts, at: datetime, silent_s: float | None, limit_
         icon="⏳",
         headline=f"{facts.title}: no sign of progress for {span(silent_s)}" + (f", in {where}" if where else ""),
         facts=[Fact(name="Host", value=facts.host), Fact(name="Attempt", value=str(facts.attempt))],
-        lines=[f"Neither its log nor the GPUs' memory moved{limit}."],
+        lines=[*(f"{what}: {found}" for what, found in looked_at.items()), *limit],
         code="\n".join(facts.last_lines[-LOG_LINES:]),
         commands=[f"expctl logs {facts.id}"],
         links=_links(facts),

@@ -113,7 +113,7 @@ class PhaseSummary(Record):
     e2e_ms: Distribution
     tps: Distribution
     invalid_reason: Reason | None = None
-    """Why the phase does not count, where it is not a request's own reason."""
+    """Why the phase does not count: that of the requests that failed (the commonest of them), unless its server was restarted."""
     conditions: Conditions | None = None
 
 

@@ -17,6 +17,8 @@ PLAIN_KEYS: Mapping[str, frozenset[str]] = {
     "vllm": frozenset({"kind", "from_unit", "port", "keep_port", "gpus", "api_key"}),
     # Its api_key is not among them: it would send a secret of the worker to an address of the submitter's choice.
     "endpoint": frozenset({"kind", "base_url", "served_model_name", "metrics_url"}),
+    "llamacpp": frozenset({"kind", "port", "gpus", "api_key"}),
+    "sglang": frozenset({"kind", "port", "gpus", "api_key"}),
 }
 """Kind of engine -> its keys that run nothing, whatever they say. A command has none: it is code."""
 
@@ -40,6 +42,22 @@ PLAIN_ARGUMENTS: Mapping[str, frozenset[str]] = {
         "reasoning-parser", "runner", "safetensors-load-strategy", "scheduling-policy", "seed", "skip-mm-profiling",
         "stream-interval", "swap-space", "task", "tensor-parallel-size", "tool-call-parser", "uvicorn-log-level",
     }),
+    "llamacpp": frozenset({
+        "batch-size", "cache-ram", "cache-reuse", "cache-type-k", "cache-type-v", "cont-batching", "cpu-moe", "ctx-size", "flash-attn",
+        "fit", "gpu-layers", "host", "jinja", "kv-offload", "kv-unified", "log-colors", "log-timestamps", "main-gpu", "metrics", "mlock",
+        "mmap", "n-cpu-moe", "n-gpu-layers", "n-predict", "no-kv-offload", "no-mmap", "no-warmup", "no-webui", "numa", "op-offload",
+        "parallel", "poll", "prio", "reasoning-budget", "reasoning-format", "rope-freq-base", "rope-freq-scale", "rope-scale",
+        "rope-scaling", "seed", "slots", "split-mode", "swa-full", "temp", "tensor-split", "threads", "threads-batch", "threads-http",
+        "timeout", "top-k", "top-p", "ubatch-size", "verbosity", "warmup",
+    }),
+    "sglang": frozenset({
+        "attention-backend", "chunked-prefill-size", "context-length", "cuda-graph-max-bs", "decode-log-interval", "disable-cuda-graph",
+        "disable-custom-all-reduce", "disable-overlap-schedule", "disable-radix-cache", "dp-size", "dtype", "enable-dp-attention",
+        "enable-metrics", "enable-mixed-chunk", "enable-torch-compile", "ep-size", "grammar-backend", "host", "kv-cache-dtype",
+        "log-level", "log-requests", "max-prefill-tokens", "max-running-requests", "max-total-tokens", "mem-fraction-static", "page-size",
+        "pp-size", "quantization", "random-seed", "reasoning-parser", "sampling-backend", "schedule-conservativeness", "schedule-policy",
+        "stream-interval", "tool-call-parser", "torch-compile-max-bs", "tp-size", "watchdog-timeout",
+    }),
 }  # fmt: skip
 """Kind of engine -> arguments that tune it and load nothing, as long as their value is plain too."""
 
@@ -58,9 +76,12 @@ PLAIN_VARIABLES = frozenset({
 PLAIN_SPECULATION = frozenset({
     "num_speculative_tokens", "prompt_lookup_max", "prompt_lookup_min", "draft_tensor_parallel_size", "max_model_len", "quantization",
     "disable_by_batch_size", "disable_padded_drafter_batch", "enforce_eager", "seed",
+    "draft-n-min", "draft-ngl", "draft-p-min", "draft-p-split", "draft-type-k", "draft-type-v", "ngram-map-k-min-hits",
+    "ngram-map-k-size-m", "ngram-map-k-size-n", "ngram-mod-n-min", "ngram-simple-min-hits", "ngram-simple-size-m", "ngram-simple-size-n",
 })  # fmt: skip
 METHODS = frozenset({
     "ngram", "ngram_gpu", "eagle", "eagle3", "mtp", "deepseek_mtp", "medusa", "mlp_speculator", "draft_model", "suffix",
+    "none", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "draft-simple", "draft-eagle3", "draft-mtp",
 })  # fmt: skip
 """Others may name a class."""
 
@@ -93,7 +114,9 @@ def code_in(spec: Spec) -> list[str]:
         if name == "args":
             found += [f"engine.args.{key}" for key, one in value.items() if not _plain_argument(engine.kind, key, one)]
         elif name == "env":
-            found += [f"engine.env.{key}" for key, one in value.items() if key not in PLAIN_VARIABLES or not _plain(one)]
+            found += [
+                f"engine.env.{key}" for key, one in value.items() if key not in PLAIN_VARIABLES or not _plain(one) or one.startswith("env:")
+            ]
         elif name == "speculative":
             found += [f"engine.speculative.{key}" for key in _speculation(value.model_dump(exclude_none=True))]
         elif name not in WORDS or value.startswith("-"):

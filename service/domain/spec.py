@@ -16,10 +16,13 @@ from pydantic import (
     model_validator,
 )
 
-from service.domain.engine_spec import CommandEngine, Engine
+from service.domain.engine_spec import CommandEngine, EndpointEngine, Engine
 from service.domain.spec_base import Name, Seconds, SpecModel
 
 NOT_BEFORE = r"^(\d{4}-\d{2}-\d{2}[T ])?([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d)?(Z|[+-]\d{2}:\d{2})?$"
+
+MOST_LOADS = 20
+"""Of one configuration in one submission: at half an hour each, a night and a day."""
 
 NOTIFIER = r"^((slack|webhook):)?[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
@@ -37,9 +40,13 @@ class Prompt(SpecModel):
     """One prompt of a benchmark: chat messages, or a plain prompt for the completions route."""
 
     id: Name
+    """Its name in results."""
     messages: list[dict[str, Any]] | None = None
+    """Chat messages, as the chat completions route takes them."""
     prompt: str | None = None
+    """A text, for the completions route. Either this or `messages`."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
+    """For this prompt, instead of `bench.max_tokens`."""
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Prompt:
@@ -60,12 +67,17 @@ class Bench(SpecModel):
     prompts: Literal["five"] | list[Prompt] = "five"
     """`five`: the built-in set. A file's path is replaced by its content before it is submitted."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] = 4096
+    """Longest answer, reasoning included."""
     concurrency: list[Annotated[int, Field(ge=1, le=4096)]] = Field(default_factory=lambda: [1, 8])
     """A bench phase per value: prompts x repeat requests, closed loop, in a fixed shuffled order."""
     repeat: Annotated[int, Field(ge=1, le=1000)] = 5
+    """How often each prompt is sent, at each concurrency."""
     warmup: Annotated[int, Field(ge=0, le=1000)] = 2
+    """Requests beforehand that do not count, with prompts of their own. More are added while they still get faster."""
     temperature: Annotated[float, Field(ge=0, le=10)] = 0.0
+    """0: always the likeliest token."""
     extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further keys of each request, such as `{top_p: 0.9}`."""
 
     @field_validator("concurrency")
     @classmethod
@@ -90,14 +102,26 @@ class Bench(SpecModel):
         return value
 
 
+_OF_A_SERVER = frozenset({"load", "bench", "repeat_load", "recheck_baseline"})
+
+
 class Spec(SpecModel):
     """One experiment: one server configuration on one host, and how it is measured."""
 
     name: Name
+    """Free text; other experiments may refer to it."""
     host: Name = "local"
+    """Where it runs: a host as it was added with `expctl host add`. `expctl up` adds `local`, the machine it runs on."""
     engine: Engine
+    """What is run or measured: its `kind` says which keys there are."""
     load: Load = Load()
+    """Limits of the load."""
     bench: Bench = Bench()
+    """What is measured."""
+    repeat_load: Annotated[int, Field(ge=1, le=MOST_LOADS)] = 1
+    """How often this configuration is loaded and measured, an experiment each: loads differ by more than requests of one load do."""
+    recheck_baseline: bool = False
+    """Load and measure the baseline once more, after this (A-B-A): shows whether the host has drifted meanwhile."""
     baseline: int | Name | None = None
     """Id or name of the experiment to compare with."""
     priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
@@ -118,11 +142,22 @@ class Spec(SpecModel):
             raise ValueError(what)  # noqa: TRY004 - pydantic's way
         return value
 
+    @field_validator("repeat_load", "recheck_baseline")
+    @classmethod
+    def _only_where_something_is_loaded(cls, value: int | bool, info: ValidationInfo) -> int | bool:
+        engine = info.data.get("engine")
+        asked = value != (1 if info.field_name == "repeat_load" else False)
+        if asked and isinstance(engine, CommandEngine | EndpointEngine):
+            of_command = "a command serves nothing that could be loaded again; write a document for each run of it"
+            of_endpoint = "an endpoint is not loaded, it serves already; leave it out, and raise bench.repeat to be surer"
+            raise ValueError(of_command if isinstance(engine, CommandEngine) else of_endpoint)
+        return value
+
     @model_serializer(mode="wrap")
     def _without_what_does_not_apply(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is written is read back, so a command's limits of load and benchmark, which nobody gave, are left out."""
+        """What is written is read back, so what says how a server is loaded and measured, which nobody gave, is left out of a command."""
         written: dict[str, Any] = handler(self)
-        return {key: value for key, value in written.items() if key not in {"load", "bench"}} if self.is_command else written
+        return {key: value for key, value in written.items() if key not in _OF_A_SERVER} if self.is_command else written
 
     @property
     def is_command(self) -> bool:

@@ -20,7 +20,9 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from service.domain.engine_spec import CommandEngine, EndpointEngine, VllmEngine
 from service.domain.errors import SpecError
+from service.domain.llamacpp_spec import LlamacppEngine
 from service.domain.refusals import refusal, unusable_number
+from service.domain.sglang_spec import SglangEngine
 from service.domain.spec import Bench, Load, Prompt, Spec
 from service.domain.spec_base import SpecModel
 
@@ -30,7 +32,13 @@ MAX_DEPTH = 40
 
 Path = tuple[str | int, ...]
 
-ENGINE_KINDS: dict[str, type[SpecModel]] = {"vllm": VllmEngine, "endpoint": EndpointEngine, "command": CommandEngine}
+ENGINE_KINDS: dict[str, type[SpecModel]] = {
+    "vllm": VllmEngine,
+    "endpoint": EndpointEngine,
+    "command": CommandEngine,
+    "llamacpp": LlamacppEngine,
+    "sglang": SglangEngine,
+}
 
 
 @dataclass

@@ -77,9 +77,13 @@ class Speculation(Record):
 
 COUNTS = ("drafts", "draft_tokens", "accepted_tokens")
 _V0 = "vllm_v0"
-_SHOWN_WHEN_OFF = frozenset({"llamacpp", "sglang"})
+_LLAMACPP = "llamacpp"
+_SHOWN_WHEN_OFF = frozenset({_LLAMACPP, "sglang"})
+_SIX_DIGITS = 1_000_000
 V0_COUNTERS = "v0_counters"
 """The accepted tokens include some behind a rejected one: the acceptance rate does not compare with V1's."""
+ROUNDED = "counters_rounded"
+"""llama.cpp writes six digits of a number, so that beyond a million its counters tell small changes no longer."""
 SINCE_START = "since_server_start"
 NOT_OF_THIS_RUN = "not_of_this_run"
 """A gauge over a window of the engine's own choice, which other requests may have filled."""
@@ -137,8 +141,12 @@ def speculation_so_far(page: EngineCounters, *, configured: bool | None = None, 
 
 
 def _with_drafts(reading: EngineCounters, speculative_tokens: int | None) -> EngineCounters:
-    drafted = reading.draft_tokens
-    return reading.model_copy(update={"drafts": drafted / speculative_tokens if speculative_tokens and drafted is not None else None})
+    return reading.model_copy(update={"drafts": v0_drafts(reading.draft_tokens, speculative_tokens)})
+
+
+def v0_drafts(draft_tokens: float | None, speculative_tokens: int | None) -> float | None:
+    """VLLM V0 counts no drafts; all of its have the length that it was asked for."""
+    return ratio(draft_tokens, speculative_tokens)
 
 
 def _idle(engine: str, configured: bool | None, *, ever: bool) -> dict[str, Any]:
@@ -226,6 +234,8 @@ def _change(before: EngineCounters, after: EngineCounters, requests: int | None)
     v0 = after.engine == _V0
     if v0:
         warnings.append(V0_COUNTERS)
+    if after.engine == _LLAMACPP and any((getattr(after, name) or 0) >= _SIX_DIGITS for name in (*COUNTS, "generation_tokens")):
+        warnings.append(ROUNDED)
     generated = _minus(after.generation_tokens, before.generation_tokens)
     steps = None if v0 else _steps(generated, accepted, drafts, requests, warnings)
     # Emitted / drafts is what 1 + accepted / drafts is with V1, and says so where V0's accepted tokens overstate.

@@ -11,6 +11,7 @@ from service.domain.errors import SpecError
 from service.domain.specfile import Document, Path
 
 MOST = 200
+_NOT_SWEPT = frozenset({"repeat_load", "recheck_baseline"})
 
 
 def expand(document: Document, source: str) -> list[Document]:
@@ -23,8 +24,12 @@ def expand(document: Document, source: str) -> list[Document]:
     count = 1
     for _, values in axes:
         count *= len(values)
-    if count > MOST:
-        raise SpecError(f"{where} makes {count} experiments", f"at most {MOST} at once", "sweep fewer values")
+    loads = document.value.get("repeat_load", 1)
+    # Anything else than a whole number is refused where the documents are validated.
+    total = count * loads if isinstance(loads, int) else count
+    if total > MOST:
+        made = f"{total} experiments" if total == count else f"{count} x repeat_load {loads} = {total} experiments"
+        raise SpecError(f"{where} makes {made}", f"at most {MOST} at once", "sweep fewer values, or load each less often")
     places = itertools.product(*(range(len(values)) for _, values in axes))
     return [_one(document, axes, chosen, where) for chosen in places]
 
@@ -38,6 +43,8 @@ def _axes(sweep: Any, where: str) -> list[tuple[str, list[Any]]]:
             raise SpecError(f"{where}: {key} has no list of values", "", example)
         if key == "sweep" or key.startswith("sweep."):
             raise SpecError(f"{where}: a sweep cannot be swept", "", example)
+        if key in _NOT_SWEPT:
+            raise SpecError(f"{where}: {key} cannot be swept", "it says how the same configuration is measured", f"write {key} beside it")
         texts = [plain_text(value) for value in values]
         if len(set(texts)) != len(texts):
             raise SpecError(f"{where}: {key} has a value twice", "", "name each value once")

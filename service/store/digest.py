@@ -93,18 +93,24 @@ def facts(session: Session, night: Night, now: datetime) -> NightFacts:
     worked = {row.host_id for row in rows}
     loads = select(func.count()).select_from(StepRow).where(col(StepRow.experiment_id).in_(ids), StepRow.name == "load")
     hosts = [host for host in night.hosts if host.id in worked]
-    produced = [found for host in hosts if (found := _production(session, host, began)) is not None]
+    produced, waiting = standing(session, hosts, began, now)
     return NightFacts(
         hosts=[host.name for host in hosts],
         label=_evening(hosts, began),
         began=began,
-        experiments=[experiment_facts(session, row, measured=row.outcome == Outcome.SUCCEEDED) for row in rows],
+        experiments=[experiment_facts(session, row, measured=row.outcome == Outcome.SUCCEEDED, onward=False) for row in rows],
         gpu_s=sum(known) if known else None,
         gpus_unknown=len(times) - len(known),
         loads=session.exec(loads.where(col(StepRow.finished_at).is_not(None))).one(),
         production=produced,
-        waiting=_waiting(session, [host.id or 0 for host in hosts], now),
+        waiting=waiting,
     )
+
+
+def standing(session: Session, hosts: list[HostRow], began: datetime, now: datetime) -> tuple[list[tuple[str, str, bool]], int]:
+    """What changes after the last ending: whether production is back on these hosts, and how many experiments still wait."""
+    produced = [found for host in hosts if (found := _production(session, host, began)) is not None]
+    return produced, _waiting(session, [host.id or 0 for host in hosts], now)
 
 
 def _evening(hosts: list[HostRow], began: datetime) -> str:

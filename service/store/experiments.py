@@ -13,14 +13,19 @@ from sqlmodel.sql.expression import SelectOfScalar
 
 from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.events import EventType
-from service.domain.reasons import RULES, Reason
+from service.domain.reasons import RULES, Reason, ReasonClass
 from service.domain.status import ACTIVE, MOVES, Outcome, Status, StepName
-from service.store import events, hosts
+from service.store import events, hosts, loads
 from service.store.hosts import Lease
 from service.store.tables import DependencyRow, ExperimentRow, HostRow, LogRow, utc_now
 
+MAX_ID = 2**31
+
 OTHER = aliased(ExperimentRow)
 """The experiment that another one waits for."""
+
+HOPELESS = frozenset({ReasonClass.CONFIG, ReasonClass.OOM})
+"""Classes of reasons that lie in the configuration, unless their rule says to try again."""
 
 ORDER = (col(ExperimentRow.priority).desc(), col(ExperimentRow.rank), col(ExperimentRow.id))
 """In which experiments are chosen."""
@@ -32,6 +37,11 @@ def get(session: Session, experiment_id: int) -> ExperimentRow:
     if row is None:
         raise NotFound(f"experiment {experiment_id} does not exist", "there is no experiment of that id", "see `expctl queue`")
     return row
+
+
+def by_id(session: Session, experiment_id: int) -> ExperimentRow | None:
+    """None also for a number that no database takes for an id."""
+    return session.get(ExperimentRow, experiment_id) if 0 < experiment_id < MAX_ID else None
 
 
 def host_name(session: Session, row: ExperimentRow) -> str:
@@ -55,8 +65,9 @@ def listing(
 
 
 def named(session: Session, name: str, *, succeeded: bool = False) -> ExperimentRow | None:
-    """The latest experiment of that name."""
-    query = select(ExperimentRow).where(ExperimentRow.name == name).order_by(col(ExperimentRow.id).desc())
+    """The latest experiment of that name; a baseline that is loaded once more has its name, and is not meant."""
+    query = select(ExperimentRow).where(ExperimentRow.name == name, col(ExperimentRow.recheck_of).is_(None))
+    query = query.order_by(col(ExperimentRow.id).desc())
     if succeeded:
         query = query.where(ExperimentRow.outcome == Outcome.SUCCEEDED)
     return session.exec(query.limit(1)).one_or_none()
@@ -139,7 +150,23 @@ def _fail_dependents(session: Session, experiment_id: int, actor: str) -> None:
         .where(DependencyRow.after_id == experiment_id, col(ExperimentRow.status).in_([Status.QUEUED, Status.HELD]))
     )
     for row in session.exec(query).all():
+        if row.recheck_of is not None and _has_another(session, row, experiment_id):
+            continue
         end(session, row, Outcome.FAILED, Reason.DEPENDENCY_FAILED, f"experiment {experiment_id} did not succeed", actor)
+
+
+def _has_another(session: Session, recheck: ExperimentRow, failed: int) -> bool:
+    """Whether a baseline is still loaded once more for another candidate than the one that failed; then it waits for that one only."""
+    others = (
+        select(DependencyRow.after_id)
+        .join(OTHER, col(OTHER.id) == DependencyRow.after_id)
+        .where(DependencyRow.experiment_id == recheck.id, DependencyRow.after_id != failed)
+        .where(or_(col(OTHER.outcome).is_(None), col(OTHER.outcome) == Outcome.SUCCEEDED))
+    )
+    if session.exec(others.limit(1)).first() is None:
+        return False
+    session.delete(session.get_one(DependencyRow, (recheck.id, failed)))
+    return True
 
 
 def end(session: Session, row: ExperimentRow, outcome: Outcome, reason: Reason, detail: str, actor: str) -> None:
@@ -174,6 +201,16 @@ def finish(session: Session, lease: Lease, experiment_id: int, outcome: Outcome,
     events.emit(session, EventType.EXPERIMENT_FINISHED, f"worker:{lease.owner}", host=lease.host, experiment_id=experiment_id, data=data)
     if outcome != Outcome.SUCCEEDED:
         _fail_dependents(session, experiment_id, f"worker:{lease.owner}")
+    if reason is not None and RULES[reason].reason_class in HOPELESS and not RULES[reason].retry.times:
+        _end_other_loads(session, get(session, experiment_id), RULES[reason].sentence, f"worker:{lease.owner}")
+
+
+def _end_other_loads(session: Session, row: ExperimentRow, why: str, actor: str) -> None:
+    """What one load has shown of its configuration, another need not show: that may take an hour of the night."""
+    for other in loads.together(session, row):
+        if other.status in {Status.QUEUED, Status.HELD}:
+            detail = f"experiment {row.id}, a load of the same configuration, did not succeed: {why}"
+            end(session, other, Outcome.FAILED, Reason.DEPENDENCY_FAILED, detail, actor)
 
 
 def requeue(session: Session, lease: Lease, experiment_id: int, reason: Reason, detail: str) -> bool:

@@ -10,7 +10,7 @@ from sqlmodel import Session, col, select
 
 from service.domain.errors import ClaimLost, Conflict, NotFound
 from service.domain.events import EventType
-from service.domain.host_requests import PATIENCE, RequestKind, RequestStatus
+from service.domain.host_requests import RequestKind, RequestStatus, patience
 from service.store import events, hosts, shifts
 from service.store.hosts import Lease
 from service.store.tables import HostRequestRow, HostRow, utc_now
@@ -22,7 +22,7 @@ def ask(session: Session, host: str, kind: RequestKind, args: Mapping[str, Any],
     _refuse_in_vain(session, row, kind, args)
     query = select(HostRequestRow).where(HostRequestRow.host_id == row.id, HostRequestRow.kind == kind)
     for waiting in session.exec(query.where(HostRequestRow.status == RequestStatus.QUEUED)):
-        if waiting.args == dict(args) and utc_now() - waiting.created_at < PATIENCE / 2:
+        if waiting.args == dict(args) and utc_now() - waiting.created_at < patience(kind) / 2:
             return waiting
     made = HostRequestRow(host_id=row.id or 0, kind=kind, args=dict(args), created_by=actor)
     session.add(made)
@@ -69,8 +69,9 @@ def take(session: Session, lease: Lease) -> HostRequestRow | None:
 def _give_up(session: Session, lease: Lease) -> None:
     """End what waited too long: whoever asked has gone, and does not expect it any more."""
     query = select(HostRequestRow).where(HostRequestRow.host_id == lease.host_id, HostRequestRow.status == RequestStatus.QUEUED)
-    for row in session.exec(query.where(col(HostRequestRow.created_at) < utc_now() - PATIENCE)).all():
-        late = {"error": "no worker took it up within an hour", "remedy": "ask again"}
+    for row in [row for row in session.exec(query).all() if row.created_at < utc_now() - patience(row.kind)]:
+        within = "two minutes" if row.kind == RequestKind.PREFLIGHT else "an hour"
+        late = {"error": f"no worker took it up within {within}", "remedy": "ask again"}
         _end(session, row, lease.host, f"worker:{lease.owner}", ok=False, answer=late)
 
 
@@ -89,6 +90,9 @@ def answer(session: Session, lease: Lease, request_id: int, *, ok: bool, answer:
 
 def _end(session: Session, row: HostRequestRow, host: str, actor: str, *, ok: bool, answer: Mapping[str, Any]) -> None:
     row.status, row.ok, row.answer, row.finished_at = RequestStatus.FINISHED, ok, dict(answer), utc_now()
+    if row.kind == RequestKind.PREFLIGHT:
+        # Their environments may hold secrets, and nobody needs them any more.
+        row.args = {"experiments": [one.get("name") for one in row.args["experiments"]]}
     session.add(row)
     session.flush()
     events.emit(session, EventType.HOST_ANSWERED, actor, host=host, data={"request": row.id, "kind": row.kind, "ok": ok})

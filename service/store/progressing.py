@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlmodel import Session, col, select
 
 from service.domain.eta import NOTHING, Remaining, Spread, remaining
-from service.domain.eta_wording import Basis
+from service.domain.eta_wording import Basis, left_text
 from service.domain.status import Status, StepName
+from service.domain.wording import load_text
 from service.store import durations, history, steps
 from service.store.durations import BENCH, LEVEL_PREFIX, LOAD_PREFIX, READY
 from service.store.tables import BenchPhaseRow, ExperimentRow
@@ -30,6 +32,19 @@ class Left:
     basis: Basis | None = None
     following: tuple[str, ...] = ()
     """Phases of the load to come."""
+
+    def load_json(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a load: what is left of it, in seconds and in words. `progress` is where it is."""
+        half, known = self.half, self.half.longest_s is None
+        words = (load_text(progress), left_text(half, self.following))
+        return {
+            "left_s": round(half.left.p50, 1) if known else None,
+            "left_p90_s": round(half.left.p90, 1) if known else None,
+            "longest_s": half.longest_s,
+            "following": list(self.following),
+            "text": ", ".join(word for word in words if word),
+            "basis": self.basis.text() if self.basis else None,
+        }
 
 
 def left(session: Session, row: ExperimentRow, now: datetime) -> Left | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from sqlalchemy.orm import defer
 from sqlmodel import Session, col, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from service.domain.measurement import PhaseResult, PhaseSummary, RequestResult
 from service.domain.speculation import Speculation
@@ -15,9 +17,9 @@ from service.store.tables import BenchPhaseRow, RequestRow, SpeculationRow, utc_
 Kind = Literal["first_request", "warmup", "measured"]
 
 _ELSEWHERE = {"speculation"}
-_ONLY_IN_FILES = {"cached_tokens", "prompt_token_ids", "output_token_ids"}
-"""In what `expctl bench` writes, and not yet in the database."""
-_REQUEST_COLUMNS = [name for name in RequestResult.model_fields if name not in _ELSEWHERE | _ONLY_IN_FILES]
+_REQUEST_COLUMNS = [name for name in RequestResult.model_fields if name not in _ELSEWHERE]
+_IDS = ("prompt_token_ids", "output_token_ids")
+"""As long as prompt and answer, and only to be shown: read where they are asked for."""
 _SPECULATION_COLUMNS = list(Speculation.model_fields)
 
 
@@ -73,8 +75,8 @@ def _speculation_row(phase_id: int, request_id: int | None, value: Speculation) 
     return SpeculationRow(bench_phase_id=phase_id, request_id=request_id, **columns)
 
 
-def phases(session: Session, experiment_id: int, attempt: int, kind: Kind = "measured") -> list[PhaseResult]:
-    """The finished bench phases that count, in order, with their requests."""
+def phases(session: Session, experiment_id: int, attempt: int, kind: Kind = "measured", *, ids: bool = False) -> list[PhaseResult]:
+    """The finished bench phases that count, in order, with their requests; with the tokens' ids where `ids` says so."""
     found = session.exec(
         select(BenchPhaseRow)
         .where(
@@ -86,29 +88,37 @@ def phases(session: Session, experiment_id: int, attempt: int, kind: Kind = "mea
         )
         .order_by(col(BenchPhaseRow.id))
     )
-    return [_phase(session, row) for row in found]
+    return [_phase(session, row, ids=ids) for row in found]
 
 
-def _phase(session: Session, row: BenchPhaseRow) -> PhaseResult:
+def _phase(session: Session, row: BenchPhaseRow, *, ids: bool) -> PhaseResult:
     speculation: dict[int | None, Speculation] = {
         item.request_id: Speculation(**{name: getattr(item, name) for name in _SPECULATION_COLUMNS})
         for item in session.exec(select(SpeculationRow).where(SpeculationRow.bench_phase_id == row.id))
     }
-    requests = [
-        RequestResult(**{name: getattr(item, name) for name in _REQUEST_COLUMNS}, speculation=speculation.get(item.id))
-        for item in session.exec(select(RequestRow).where(RequestRow.bench_phase_id == row.id).order_by(col(RequestRow.id)))
-    ]
+    query = _with_ids(select(RequestRow).where(RequestRow.bench_phase_id == row.id).order_by(col(RequestRow.id)), ids=ids)
+    requests = [_request(item, speculation.get(item.id), ids=ids) for item in session.exec(query)]
     summary = PhaseSummary.model_validate(row.summary)
     return PhaseResult(concurrency=row.concurrency, requests=requests, summary=summary, speculation=speculation.get(None))
 
 
-def first_request(session: Session, experiment_id: int, attempt: int) -> RequestResult | None:
+def _with_ids(query: SelectOfScalar[RequestRow], *, ids: bool) -> SelectOfScalar[RequestRow]:
+    return query if ids else query.options(*(defer(getattr(RequestRow, name), raiseload=True) for name in _IDS))
+
+
+def _request(row: RequestRow, speculation: Speculation | None, *, ids: bool) -> RequestResult:
+    read = [name for name in _REQUEST_COLUMNS if ids or name not in _IDS]
+    return RequestResult(**{name: getattr(row, name) for name in read}, speculation=speculation)
+
+
+def first_request(session: Session, experiment_id: int, attempt: int, *, ids: bool = False) -> RequestResult | None:
     """The first request after the load, kept apart."""
-    row = session.exec(
+    query = (
         select(RequestRow)
         .join(BenchPhaseRow, col(BenchPhaseRow.id) == RequestRow.bench_phase_id)
         .where(BenchPhaseRow.experiment_id == experiment_id, BenchPhaseRow.attempt == attempt, BenchPhaseRow.kind == "first_request")
         .order_by(col(RequestRow.id))
         .limit(1)
-    ).one_or_none()
-    return None if row is None else RequestResult(**{name: getattr(row, name) for name in _REQUEST_COLUMNS})
+    )
+    row = session.exec(_with_ids(query, ids=ids)).one_or_none()
+    return None if row is None else _request(row, None, ids=ids)

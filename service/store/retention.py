@@ -16,7 +16,7 @@ from service.store.tables import BaselineRow, BenchPhaseRow, ExperimentRow, LogR
 
 @dataclass(frozen=True)
 class Prunable:
-    """The bulk of one finished experiment: its engine's log and the texts of its answers."""
+    """The bulk of one finished experiment: its engine's log, and the texts and tokens of its answers."""
 
     experiment_id: int
     name: str
@@ -43,10 +43,12 @@ def plan(session: Session, *, older_than: timedelta | None, max_bytes: int | Non
 
 
 def _sizes(session: Session) -> dict[int, int]:
-    """Bytes (characters, to be exact) of log and answers per experiment."""
+    """Bytes of log and answers per experiment; of texts characters, to be exact, and of tokens' ids as they are kept."""
     logs = session.exec(select(LogRow.experiment_id, func.sum(func.length(LogRow.text))).group_by(col(LogRow.experiment_id)))
     sizes = {int(one): int(size or 0) for one, size in logs}
     length = func.length(RequestRow.text) + func.length(RequestRow.reasoning_text)
+    for ids in (RequestRow.prompt_token_ids, RequestRow.output_token_ids):
+        length += func.coalesce(func.length(ids), 0)
     texts = session.exec(
         select(BenchPhaseRow.experiment_id, func.sum(length))
         .join(RequestRow, col(RequestRow.bench_phase_id) == BenchPhaseRow.id)
@@ -67,7 +69,7 @@ def prune(session: Session, going: list[Prunable], actor: str) -> None:
     session.execute(
         update(RequestRow)
         .where(col(RequestRow.bench_phase_id).in_(phases))
-        .values(text="", reasoning_text="", itl_ms=[], tool_calls=[])
+        .values(text="", reasoning_text="", itl_ms=[], tool_calls=[], prompt_token_ids=None, output_token_ids=None)
         .execution_options(synchronize_session=False)
     )
     data = {"experiments": len(going), "bytes": sum(one.bytes for one in going), "newest": max(experiment_ids)}

@@ -7,7 +7,6 @@ from sqlmodel import Session, col, select
 
 from service.domain.errors import Conflict, NotReady, UsageError
 from service.domain.events import EventType
-from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
 from service.store import events, experiments, hosts, submission
 from service.store.tables import BaselineRow, DependencyRow, ExperimentRow, HostRow
@@ -95,12 +94,11 @@ def _renumber(session: Session, row: ExperimentRow) -> None:
 
 
 def retry(session: Session, experiment_id: int, actor: str) -> ExperimentRow:
-    """Queue the same spec again, as a new experiment that remembers which one it repeats."""
+    """Queue the same again, as a new experiment that remembers which one it repeats; of several loads that one alone."""
     row = experiments.get(session, experiment_id)
     if row.status != Status.FINISHED:
         raise Conflict(f"experiment {row.id} has not finished", f"it is {row.status}", f"cancel it first: expctl cancel {row.id}")
-    spec = Spec.model_validate(row.spec).model_copy(update={"after": [], "not_before": None})
-    return submission.submit(session, spec, actor, retry_of=row.id)
+    return submission.retry(session, row, actor)
 
 
 def pause(session: Session, host: str, actor: str, *, paused: bool) -> HostRow:

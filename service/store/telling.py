@@ -11,11 +11,12 @@ from service.domain.comparison import Comparison, compare
 from service.domain.errors import ExpctlError
 from service.domain.experiment_messages import LOG_LINES, ExperimentFacts
 from service.domain.host_messages import HitExperiment, HostFacts
+from service.domain.loads import load_label
 from service.domain.reasons import Reason
 from service.domain.status import ACTIVE, Outcome, ShiftPhase, Status
 from service.domain.wording import status_text
-from service.store import experiments, results, shifts
-from service.store.arms import arm
+from service.store import experiments, repeats, results, shifts
+from service.store.arms import Arms
 from service.store.tables import BaselineRow, ExperimentRow, HostRow, LogRow
 
 LINE_LENGTH = 300
@@ -48,18 +49,22 @@ def compared(session: Session, row: ExperimentRow) -> tuple[Comparison | None, s
     if base is None or row.outcome != Outcome.SUCCEEDED or row.spec["engine"]["kind"] == "command":
         return None, ""
     try:
-        return compare(arm(session, experiments.get(session, base)), arm(session, row)), ""
+        pair = Arms(session).pair(experiments.get(session, base), row)
+        return compare(*pair, repeats.between_loads(session, row.host_id)), ""
     except ExpctlError as error:
         return None, f"Not compared with {base}: {error.why or error.what}."
 
 
-def experiment_facts(session: Session, row: ExperimentRow, *, measured: bool = False, log: bool = False) -> ExperimentFacts:
-    """What is known of an experiment; `measured` and `log` add what costs a longer look."""
+def experiment_facts(
+    session: Session, row: ExperimentRow, *, measured: bool = False, log: bool = False, onward: bool = True
+) -> ExperimentFacts:
+    """What is known of an experiment; `measured` and `log` add what costs a longer look, `onward` what its host does next."""
     comparison, why_not = compared(session, row) if measured else (None, "")
     host = session.get(HostRow, row.host_id)
+    label = load_label(row.load, row.spec.get("repeat_load", 1), row.recheck_of)
     return ExperimentFacts(
         id=row.id or 0,
-        name=row.name,
+        name=f"{row.name} ({label})" if label else row.name,
         host=host.name if host is not None else "?",
         created_by=row.created_by,
         attempt=row.attempt,
@@ -72,7 +77,7 @@ def experiment_facts(session: Session, row: ExperimentRow, *, measured: bool = F
         comparison=comparison,
         not_compared=why_not,
         last_lines=last_lines(session, row.id or 0) if log else [],
-        next=_next(session, row.host_id),
+        next=_next(session, row.host_id) if onward else None,
         shut=_shut(host),
     )
 

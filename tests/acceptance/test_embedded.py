@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -18,12 +21,26 @@ from service.store.tables import metadata
 from tests.acceptance.service import Service, port_is_free, steps, wait_for
 
 SECRET = "sk-very-secret-4711"
+OF_HUB = "hf_AbCdEfGhIjKlMnOpQrStUvWxYz012345"
+WRITTEN, PRINTED, OF_PROXY = "written-in-the-file", "printed-by-the-engine", "of-the-proxy-0815"
+PLANTED = (SECRET, OF_HUB, WRITTEN, PRINTED, OF_PROXY)
+LEAKS = (
+    f"non-default args: {{'api_key': ['{PRINTED}'], 'model': 'm'}}",
+    f"vllm serve m --api-key {PRINTED} --admin-api-key={PRINTED}",
+    f"Environment=HF_TOKEN={OF_HUB} OTHER_API_KEY={PRINTED}",
+    f"> Authorization: Bearer {PRINTED}",
+    f"https://ann:{OF_PROXY}@proxy.example:3128/",
+)
+LEAKY_END = """echo "the key is $VLLM_API_KEY, the token is $HF_TOKEN, the password is $PROXY_PASSWORD"
+echo "OSError: Cannot access gated repo for url https://ann:$PROXY_PASSWORD@hub/m (token $HF_TOKEN, key $VLLM_API_KEY)"
+exit 3
+"""
 
 
 def test_from_two_files_to_a_verdict(service: Service) -> None:
     speculative = {"speculative": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}}
-    base = service.submit(service.file("base"))
-    ngram = service.submit(service.file("ngram", engine=speculative))
+    files = service.file("base"), service.file("ngram", engine=speculative)
+    base, ngram = (service.submit(file) for file in files)
     assert service.cli("wait", str(base), str(ngram), "--timeout", "90s").returncode == 0
     first, second = service.show(base), service.show(ngram)
     assert first["finished_at"] <= second["started_at"]
@@ -39,7 +56,17 @@ def test_from_two_files_to_a_verdict(service: Service) -> None:
     assert comparison["schema"] == "expctl.comparison/1"
     assert comparison["verdict"] == "worse"
     assert service.cli("compare", str(base), str(ngram), "--fail-if", "tps<-3%").returncode == 3
+    service.client.pin(base, pinned=True)
+    assert "worse, " in service.cli().stdout
+    assert f"### {ngram} ngram against {base}" in service.cli("report").stdout
+    service.client.pin(base, pinned=False)
     assert port_is_free(service.engine_port)
+    # The same by a program: what was measured already is not measured again.
+    script = Path(__file__).parents[2] / "examples" / "compare_two.py"
+    argv = [sys.executable, str(script), *map(str, files), "--server", service.url]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60, env=service.environment(), cwd=script.parents[1])
+    assert (done.returncode, done.stdout.partition(",")[0]) == (3, "ngram against base: worse"), done.stderr
+    assert service.newest()[0]["id"] == ngram, "nothing was queued"
 
 
 def test_plain_expctl_is_the_queue_and_shows_what_there_is(fresh: Service) -> None:
@@ -207,25 +234,49 @@ def test_exit_codes_without_a_service(tmp_path: Path, argv: list[str], code: int
     assert words in done.stderr
 
 
-@pytest.mark.parametrize("environ", [{"MY_KEY": SECRET}])
-def test_an_api_key_is_shown_nowhere(service: Service, tmp_path: Path) -> None:
-    """Not even where a server or an engine prints it."""
+@pytest.mark.parametrize("environ", [{"MY_KEY": SECRET, "MY_TOKEN": OF_HUB}])
+def test_secrets_are_shown_nowhere(service: Service, tmp_path: Path) -> None:
+    """Not where a server or an engine prints them, not in its command line, and not in what somebody wrote into the file."""
     script = tmp_path / "engine"
-    script.write_text('#!/bin/sh\necho "the key is $VLLM_API_KEY"\nexit 3\n')
+    script.write_text("#!/bin/sh\n" + "".join(f"echo {shlex.quote(line)}\n" for line in LEAKS) + LEAKY_END)
     script.chmod(0o755)
-    file = service.file("leaky", engine={"executable": str(script), "api_key": "env:MY_KEY"})
-    one = service.submit(file)
+    engine = {
+        "executable": str(script), "model": "org/kimi", "api_key": "env:MY_KEY",
+        "args": {"hf-token": WRITTEN, "max-num-batched-tokens": 8192},
+        "env": {"HF_TOKEN": "env:MY_TOKEN", "PROXY_PASSWORD": WRITTEN},
+    }  # fmt: skip
+    one = service.submit(service.file("leaky", engine=engine))
     item = service.ended(one)
-    assert item["outcome"] == "failed"
-    assert "the key is ***" in service.cli("logs", str(one)).stdout
+    assert (item["outcome"], item["reason"]) == ("failed", "model_not_found"), item["detail"]
+    assert item["step"] == "load", item["detail"]
+    logs = service.cli("logs", str(one)).stdout
+    assert "the key is ***" in logs
+    assert "***" in item["evidence"]
+    shown = item["spec"]["engine"]
+    assert (shown["args"]["hf-token"], shown["args"]["max-num-batched-tokens"]) == ("***", 8192)
+    assert (shown["env"]["PROXY_PASSWORD"], shown["env"]["HF_TOKEN"], shown["api_key"]) == ("***", "env:MY_TOKEN", "env:MY_KEY")
+    routes = ("", "/events", "/logs", "/results")
+    told = [service.api(f"/v1/experiments/{one}{route}") for route in routes]
+    told += [logs, service.cli("show", str(one)).stdout, (listed := service.cli("queue", "--json", "-n", "500").stdout)]
+    told += [path.read_text() for path in service.folder.glob("up-*.log")]
+    assert json.loads(listed)
+    assert not [(secret, text[:200]) for text in told for secret in PLANTED if secret in text]
     service.stop()
-    assert not [path for path in service.data.glob("*.db*") if SECRET.encode() in path.read_bytes()]
+    # An engine writes its own log, which is its user's alone, as the journal of a host is its admin's.
+    kept = [path for path in service.data.rglob("*") if path.is_file() and path.parent.parent.name != "units"]
+    assert len(kept) > 1
+    known = [secret for secret in PLANTED if secret != WRITTEN]
+    assert not [(path, secret) for path in kept for secret in known if secret.encode() in path.read_bytes()]
+    assert {path.stat().st_mode & 0o077 for path in (service.data / "units").iterdir()} == {0}
     database = Database(service.database_url)
     with database.engine.connect() as connection:
-        rows = [str(row) for table in metadata.sorted_tables for row in connection.execute(select(table))]
+        tables = {table.name: [dict(row._mapping) for row in connection.execute(select(table))] for table in metadata.sorted_tables}
     database.close()
-    assert any("the key is ***" in row for row in rows)
-    assert not [row for row in rows if SECRET in row]
+    rows = [{**row, "spec": None} if name == "experiments" else row for name, found in tables.items() for row in found]
+    assert any("the key is ***" in str(row) for row in rows)
+    assert not [(secret, row) for row in rows for secret in PLANTED if secret in str(row)]
+    specs = str([row["spec"] for row in tables["experiments"]])
+    assert not [secret for secret in known if secret in specs], "what is only referred to is not in the file itself either"
 
 
 @pytest.mark.parametrize(
@@ -247,3 +298,30 @@ def test_up_refuses_a_port_that_is_taken(shared: Service, tmp_path: Path) -> Non
     done = shared.cli("up", "--data", str(tmp_path / "other"), "--port", str(shared.port))
     assert done.returncode == 6
     assert f"port {shared.port} cannot be used" in done.stderr
+
+
+def test_sglang_from_its_load_to_its_figures(service: Service) -> None:
+    """The simulated engine speaks as SGLang: its command line, its log, its routes, its counters."""
+    program = service.engine().with_name("sglang")
+    engine = {
+        "kind": "sglang", "executable": str(program), "args": {"mem-fraction-static": 0.9},
+        "speculative": {"method": "ngram", "num_speculative_tokens": 5},
+    }  # fmt: skip
+    item = service.ended(service.submit(service.file("sglang", engine=engine)))
+    assert item["outcome"] == "succeeded", item["detail"]
+    assert (item["facts"]["engine"], item["facts"]["engine_version"]) == ("sglang", "0.5.6")
+    assert item["facts"]["load"]["kv_cache_tokens"] > 0
+    argv = steps(item)["launch"]["evidence"]["argv"]
+    assert argv[argv.index("--speculative-algorithm") + 1] == "NGRAM"
+    found = json.loads(service.api(f"/v1/experiments/{item['id']}/results"))
+    for phase in found["phases"]:
+        assert phase["summary"]["valid"]
+        assert (phase["speculation"]["status"], phase["speculation"]["source"]) == ("on", "gauge")
+        assert phase["speculation"]["mean_acceptance_length"] > 1
+
+
+def test_sglang_says_why_it_does_not_load(service: Service) -> None:
+    program = service.engine(FAULT="kv_cache_too_small").with_name("sglang")
+    item = service.ended(service.submit(service.file("small", engine={"kind": "sglang", "executable": str(program)})))
+    assert (item["outcome"], item["reason"], item["step"]) == ("failed", "kv_cache_too_small", "load")
+    assert item["evidence"] == "RuntimeError: Not enough memory. Please try to increase --mem-fraction-static."

@@ -34,3 +34,20 @@ def test_migrations_examples_and_prompts_are_inside(unpacked: Path, tmp_path: Pa
     argv = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(unpacked)!r}); {code}"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [str(unpacked / "service/store/alembic"), str(unpacked / "expctl/examples"), "5", "True"]
+
+
+def test_pages_are_inside_and_what_only_tests_need_is_not(unpacked: Path, tmp_path: Path) -> None:
+    code = (
+        "from service.pages.rendering import environment; from service.pages.assets import assets;"
+        "print(len(environment().list_templates()) > 10, sorted(assets()));"
+        "import service.pages; print(service.pages.__file__)"
+    )
+    argv = [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(unpacked)!r}); {code}"]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "True" in done.stdout
+    for name in ("app.css", "app.js", "vendor/htmx.min.js", "vendor/uPlot.min.js"):
+        assert name in done.stdout
+    assert str(unpacked) in done.stdout
+    vendored = unpacked / "service/pages/static/vendor"
+    assert {path.name for path in vendored.iterdir()} >= {"README.md", "htmx.LICENSE", "uPlot.LICENSE"}
+    assert not list(unpacked.rglob("axe*"))

@@ -9,24 +9,22 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 from expctl.client import Client
+from tests.lab.local_service import LAB, expctl, free_port, results, run_all
+from tests.lab.local_service import serving as up
 from workers.engines.prometheus import read_counters
 
 pytestmark = pytest.mark.lab
 
-LAB = Path(os.environ.get("EXPCTL_LAB_DIR", "/var/tmp/expctl-lab"))  # noqa: S108 - the lab's place, kept between runs
 ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_DO_NOT_TRACK": "1"}
 
 BASE = f"""\
@@ -49,56 +47,19 @@ NGRAM = BASE.replace("name: tiny base", "name: tiny ngram").replace(
 )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def expctl(*argv: str, server: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "expctl", "--server", server, *argv], capture_output=True, text=True, check=False, timeout=900
-    )
-
-
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
     """`expctl up` as a user starts it; gives its address and the port of its engines."""
     assert (LAB / "vllm" / "bin" / "vllm").exists(), f"the lab's vLLM is missing: run tests/lab/make_vllm.py {LAB}"
-    port, engine_port = free_port(), free_port()
-    data = tmp_path_factory.mktemp("data")
-    argv = [sys.executable, "-m", "expctl", "up", "--port", str(port), "--data", str(data), "--experiment-port", str(engine_port)]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True) as up:
-        assert up.stderr is not None
-        assert "expctl is up" in up.stderr.readline()
-        drain = threading.Thread(target=up.stderr.read, daemon=True)
-        drain.start()
-        yield f"http://127.0.0.1:{port}", engine_port
-        up.terminate()
-        assert up.wait(30) == 0
-        drain.join()
+    with up(tmp_path_factory.mktemp("data")) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def night(service: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[int]]:
     """Both experiments, submitted together and left alone."""
     server, _ = service
-    folder = tmp_path_factory.mktemp("files")
-    ids = []
-    for name, text in (("base.yaml", BASE), ("ngram.yaml", NGRAM)):
-        (folder / name).write_text(text)
-        made = expctl("submit", str(folder / name), server=server)
-        assert made.returncode == 0, made.stderr
-        ids.append(int(made.stdout))
-    waited = expctl("wait", *map(str, ids), "--timeout", "14m", server=server)
-    log = expctl("logs", str(ids[0]), server=server).stdout[-3000:]
-    assert waited.returncode == 0, f"{waited.stderr}\n{expctl('show', str(ids[0]), server=server).stdout}\n{log}"
-    return server, ids
-
-
-def results(server: str, one: int) -> dict[str, Any]:
-    with Client(server) as client:
-        return client.results(one)
+    return server, run_all(server, tmp_path_factory.mktemp("files"), {"base.yaml": BASE, "ngram.yaml": NGRAM}, "14m")
 
 
 def test_both_succeed_one_after_the_other(night: tuple[str, list[int]]) -> None:
@@ -129,13 +90,24 @@ def test_token_counts_are_the_servers_own(night: tuple[str, list[int]]) -> None:
 
 def test_speculation_is_off_in_one_and_on_in_the_other(night: tuple[str, list[int]]) -> None:
     server, ids = night
-    base, ngram = (results(server, one)["phases"][0] for one in ids)
-    assert base["speculation"]["status"] == "off"
-    assert base["speculation"]["mean_acceptance_length"] is None
-    found = ngram["speculation"]
-    assert found["status"] == "on"
-    assert 1 < found["mean_acceptance_length"] <= 6
-    assert len(found["per_position_acceptance"]) == 5
+    base, ngram = (results(server, one)["phases"] for one in ids)
+    for phase in base:
+        for found in (phase["speculation"], *(request["speculation"] for request in phase["requests"] if request["speculation"])):
+            assert (found["status"], found["warnings"]) == ("off", [])
+            assert (found["mean_acceptance_length"], found["draft_acceptance_rate"], found["drafts"]) == (None, None, None)
+    for phase in ngram:
+        found = phase["speculation"]
+        assert (found["status"], found["source"], found["comparable"]) == ("on", "prometheus", True)
+        assert 1 < found["mean_acceptance_length"] <= 6
+        assert len(found["per_position_acceptance"]) == 5
+
+
+def test_which_proposer_ran_is_known(night: tuple[str, list[int]]) -> None:
+    """Lengths mean the same only within a family; on a CPU it is the one that drafts where the text repeats itself."""
+    server, ids = night
+    with Client(server) as client:
+        families = [client.experiment(one)["facts"].get("ngram_family") for one in ids]
+    assert families == [None, "numba"]
 
 
 def test_the_requests_add_up_to_the_phase(night: tuple[str, list[int]]) -> None:
@@ -188,10 +160,11 @@ def own_reading(address: str) -> dict[str, float]:
     }
 
 
-@pytest.fixture
-def serving(tmp_path: Path, night: tuple[str, list[int]]) -> Iterator[str]:
-    """A vLLM with n-gram speculation that the test starts by itself."""
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory: pytest.TempPathFactory, night: tuple[str, list[int]]) -> Iterator[str]:
+    """A vLLM with n-gram speculation that the tests start by themselves."""
     assert night
+    tmp_path = tmp_path_factory.mktemp("vllm")
     port = free_port()
     speculative = '{"method":"ngram","num_speculative_tokens":5,"prompt_lookup_max":4}'
     argv = [f"{LAB}/vllm/bin/vllm", "serve", f"{LAB}/tiny", "--served-model-name", "tiny", "--port", str(port), "--max-model-len", "2048"]
@@ -235,3 +208,31 @@ def test_recorded_counters_equal_the_engines_own(serving: str, service: tuple[st
     }
     assert recorded == {name: delta[name] for name in recorded}
     assert delta["spec_decode_num_drafts"] > 0
+
+
+def test_ids_are_as_many_as_usage_says_and_figures_are_the_counters(serving: str, tmp_path: Path) -> None:
+    """The toolbox verb, which keeps everything that a server tells."""
+    file = tmp_path / "report.json"
+    before = own_reading(serving)
+    argv = ["bench", "--base-url", f"{serving}/v1", "--model", "tiny", "--max-tokens", "48", "--concurrency", "1", "4"]
+    made = expctl(*argv, "--repeat", "2", "--warmup", "0", "--output", str(file), server="http://127.0.0.1:9")
+    assert made.returncode == 0, made.stderr
+    delta = {name: value - before[name] for name, value in own_reading(serving).items()}
+    phases = json.loads(file.read_text())["phases"]
+    requests = [request for phase in phases for request in phase["requests"]]
+    assert len(requests) == 20
+    for request in requests:
+        assert len(request["output_token_ids"]) == request["completion_tokens"]
+        assert len(request["prompt_token_ids"]) == request["prompt_tokens"]
+        assert request["warnings"] == []
+    drafts, drafted, accepted = (
+        sum(phase["speculation"][name] for phase in phases) for name in ("drafts", "draft_tokens", "accepted_tokens")
+    )
+    assert (drafts, drafted, accepted) == tuple(delta[f"spec_decode_num_{name}"] for name in ("drafts", "draft_tokens", "accepted_tokens"))
+    assert sum(request["completion_tokens"] for request in requests) == delta["generation_tokens"]
+    assert sum(request["prompt_tokens"] for request in requests) == delta["prompt_tokens"]
+    for phase in phases:
+        shown = phase["speculation"]
+        assert shown["mean_acceptance_length"] == pytest.approx(1 + shown["accepted_tokens"] / shown["drafts"])
+        assert shown["draft_acceptance_rate"] == pytest.approx(shown["accepted_tokens"] / shown["draft_tokens"])
+        assert sum(shown["per_position_acceptance"]) == pytest.approx(shown["accepted_tokens"] / shown["drafts"])

@@ -37,12 +37,12 @@ class Answer:
         choices = chunk.get("choices")
         spoke = answered = False
         ids = 0
-        for choice in choices if isinstance(choices, list) else []:
+        for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):
                 continue
             thought, said = self._choice(choice)
-            token_ids = choice.get("token_ids")
-            if isinstance(token_ids, list):
+            token_ids = _ids(choice.get("token_ids"))
+            if token_ids:
                 ids += len(token_ids)
                 self.output_ids += token_ids
             self._beside(choice)
@@ -52,15 +52,15 @@ class Answer:
             if answered and self.answer_at is None:
                 self.answer_at = at
         self._beside(chunk)
-        usage = chunk.get("usage")
-        if isinstance(usage, dict):
-            # Where usage comes with every chunk it is a running total, so the last one holds.
-            self.usage = usage
 
     def _beside(self, where: dict[str, Any]) -> None:
         """What stands beside the answer, in the chunk itself or in a choice of it."""
-        if self.prompt_ids is None and isinstance(where.get("prompt_token_ids"), list):
-            self.prompt_ids = where["prompt_token_ids"]
+        usage = where.get("usage")
+        if isinstance(usage, dict):
+            # Where usage comes with every chunk it is a running total, so the last one holds.
+            self.usage = usage
+        if self.prompt_ids is None and "prompt_token_ids" in where:
+            self.prompt_ids = _ids(where["prompt_token_ids"])
         for name in _SAID:
             if name in where and isinstance(where[name], dict):
                 self.said[name] = where[name]
@@ -68,25 +68,34 @@ class Answer:
     def _choice(self, choice: dict[str, Any]) -> tuple[bool, bool]:
         """Whether the choice held reasoning, and whether it held a part of the answer."""
         delta = choice.get("delta")
-        delta = delta if isinstance(delta, dict) else {}
+        if not isinstance(delta, dict):
+            delta = {}
         # Names differ by version, and some servers send the same text under both.
-        thought = _text(delta.get("reasoning")) or _text(delta.get("reasoning_content"))
-        said = _text(delta.get("content")) or _text(choice.get("text"))
-        pieces = delta.get("tool_calls")
-        called = [self.tools.add(piece) for piece in (pieces if isinstance(pieces, list) else [])]
-        if isinstance(delta.get("function_call"), dict):
-            called.append(self.tools.add({"index": 0, "function": delta["function_call"]}))
+        thought = delta.get("reasoning") or delta.get("reasoning_content")
+        said = delta.get("content") or choice.get("text")
+        if thought or not isinstance(said, str) or not said:
+            thought, said = _text(thought) or _rarer_thought(delta), _text(said) or _text(delta.get("refusal"))
+        called = self._called(delta) if "tool_calls" in delta or "function_call" in delta else False
         if thought:
             self.reasoning.append(thought)
         if said:
             self.text.append(said)
-        self._finish(choice.get("finish_reason"))
-        return bool(thought), bool(said) or any(called)
+        if choice.get("finish_reason"):
+            self._finish(choice["finish_reason"])
+        return bool(thought), bool(said) or called
+
+    def _called(self, delta: dict[str, Any]) -> bool:
+        """Whether the delta held a piece of a tool call."""
+        pieces = delta.get("tool_calls")
+        called = [self.tools.add(piece) for piece in (pieces if isinstance(pieces, list) else [])]
+        if isinstance(delta.get("function_call"), dict):
+            called.append(self.tools.add({"index": 0, "function": delta["function_call"]}))
+        return any(called)
 
     def _finish(self, reason: Any) -> None:
         if isinstance(reason, dict):
             reason = reason.get("type")
-        if reason and self.finish_reason not in ABORTED:
+        if self.finish_reason not in ABORTED:
             self.finish_reason = str(reason)
 
     def _token(self, at: float, ids: int) -> None:
@@ -126,10 +135,35 @@ class Answer:
         return self._usage("reasoning_tokens")
 
     def _usage(self, name: str) -> int | None:
-        value = (self.usage or {}).get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return _count((self.usage or {}).get(name))
+
+
+def _count(value: Any) -> int | None:
+    """A whole number, also where it is written as 7.0."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _ids(value: Any) -> list[int] | None:
+    """Token ids; None for what is no list of whole numbers."""
+    return value if isinstance(value, list) and all(type(one) is int for one in value) else None
 
 
 def _text(value: Any) -> str:
-    """A delta's text; null and what is no text are none."""
-    return value if isinstance(value, str) else ""
+    """A delta's text, which may come as a list of parts; null and what is no text are none."""
+    if isinstance(value, str):
+        return value
+    return "".join(_text(part.get("text")) for part in value if isinstance(part, dict)) if isinstance(value, list) else ""
+
+
+def _rarer_thought(delta: dict[str, Any]) -> str:
+    """Reasoning in the ways of single servers: a field of another name, a list of details, parts of the content."""
+    content, details = delta.get("content"), delta.get("reasoning_details")
+    parts = content if isinstance(content, list) else ()
+    listed = details if isinstance(details, list) else ()
+    return (
+        _text(delta.get("thinking"))
+        or "".join(_text(part.get("text") or part.get("summary")) for part in listed if isinstance(part, dict))
+        or "".join(_text(part.get("thinking")) for part in parts if isinstance(part, dict))
+    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, Protocol
-
-import structlog
 
 from service.domain.conditions import change, conditions, generated, is_foreign
 from service.domain.fairness import BUSY, FOREIGN
@@ -19,7 +18,6 @@ from service.domain.speculation_pool import merge
 SETTLE_S = 1.0
 """Engines update their counters slightly after a stream's end: how long to wait for it at most."""
 _POLL_S = 0.05
-_log = structlog.get_logger(__name__)
 
 
 class Counters(Protocol):
@@ -29,13 +27,29 @@ class Counters(Protocol):
         """Read them now."""
 
 
+@dataclass(frozen=True)
+class Asked:
+    """What is known of the speculation that the server was started with; its counters alone cannot tell off from idle."""
+
+    configured: bool | None = None
+    """None: not known."""
+    tokens: int | None = None
+    """How long a draft is at most."""
+
+
 class Span:
     """The counters around some requests. Without a reader it knows only what the answers say."""
 
-    def __init__(self, counters: Counters | None) -> None:
+    def __init__(self, counters: Counters | None, asked: Asked) -> None:
         self._counters = counters
+        self._asked = asked
         self._before: EngineCounters | None = None
         self._after: EngineCounters | None = None
+
+    @property
+    def reads(self) -> bool:
+        """Whether there are counters to read."""
+        return self._counters is not None
 
     async def begin(self) -> None:
         """Read the counters before."""
@@ -52,7 +66,8 @@ class Span:
             return told
         self._after = await self._settled(generated(results))
         ok = sum(result.ok for result in results)
-        found = speculation_between(self._before, self._after, requests=ok)
+        asked = self._asked
+        found = speculation_between(self._before, self._after, requests=ok, configured=asked.configured, speculative_tokens=asked.tokens)
         signs = {
             BUSY: self._before is not None and bool(self._before.running),
             FOREIGN: is_foreign(self._before, self._after, results),
@@ -72,7 +87,9 @@ class Span:
         try:
             return await asyncio.to_thread(self._counters)
         except Exception as error:  # noqa: BLE001 - unread counters are reported as such; the measurement goes on
-            _log.warning("counters could not be read", error=str(error))
+            import structlog  # noqa: PLC0415 - the toolbox verb starts faster without it
+
+            structlog.get_logger(__name__).warning("counters could not be read", error=str(error))
             return None
 
     async def _settled(self, expected: int | None) -> EngineCounters | None:

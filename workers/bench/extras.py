@@ -2,6 +2,7 @@
 
 * `cache_salt`: another one with each request, so that no prompt finds itself in the server's prefix cache. Without it every
   repeat of a prompt would measure a warm cache.
+* `cache_prompt`: false is llama.cpp's word for the same; it knows no salt.
 * `return_token_ids`: the ids of prompt and answer, which say what was really processed.
 
 Most servers take or ignore what they do not know. One that refuses is asked again without them, and from then on never with them.
@@ -30,7 +31,7 @@ class Extras:
 
     def of(self, index: int) -> dict[str, Any]:
         """For the request of this number."""
-        return {"cache_salt": f"{self._run}-{index}", "return_token_ids": True}
+        return {"cache_salt": f"{self._run}-{index}", "cache_prompt": False, "return_token_ids": True}
 
     def may_be_why(self, result: RequestResult) -> bool:
         """Whether a request was refused that might be taken without the extra keys."""

@@ -19,7 +19,7 @@ from service.domain.measurement import BenchClient, BenchReport, PhaseResult, Re
 from service.domain.reasons import Reason
 from service.domain.spec import Bench, Prompt
 from workers.bench.background import BenchStopped, OnRequest, drive
-from workers.bench.counters import Counters, Span
+from workers.bench.counters import Asked, Counters, Span
 from workers.bench.extras import Extras
 from workers.bench.http_stream import Exchange
 from workers.bench.loop_lag import LoopLag
@@ -29,6 +29,7 @@ from workers.bench.summary import summarise
 from workers.bench.target import Target
 
 __all__ = [
+    "Asked",
     "BenchRefused",
     "BenchStopped",
     "Counters",
@@ -50,6 +51,7 @@ _MORE_WARMUP = 6
 _FASTER = 0.1
 """A gain below this is noise, or how well a prompt suits the drafter."""
 _REFUSALS = frozenset({Reason.REQUEST_REFUSED, Reason.CONTEXT_OVERFLOW, Reason.MODEL_NOT_FOUND, Reason.AUTH_FAILED})
+_UNKNOWN = Asked()
 _PACED_TOKENS = 16
 """Shorter answers have no pace worth comparing."""
 
@@ -101,7 +103,13 @@ def order(prompts: list[Prompt], repeat: int) -> list[tuple[Prompt, int]]:
 
 
 async def run_phase(
-    target: Target, bench: Bench, concurrency: int, *, counters: Counters | None = None, on_request: OnRequest | None = None
+    target: Target,
+    bench: Bench,
+    concurrency: int,
+    *,
+    counters: Counters | None = None,
+    asked: Asked = _UNKNOWN,
+    on_request: OnRequest | None = None,
 ) -> PhaseRun:
     """Measure one level of concurrency in a closed loop. `on_request` runs in the event loop and must not block."""
     extras = Extras(bench)
@@ -109,11 +117,11 @@ async def run_phase(
         Job(index, prompt.id, turn, target.request(prompt, bench, extras.of(index)), target.request(prompt, bench))
         for index, (prompt, turn) in enumerate(order(resolve(bench), bench.repeat))
     ]
-    span = Span(counters)
+    span = Span(counters, asked)
+    per_request = counters if concurrency == 1 else None
     async with LoopLag() as lag:
         await span.begin()
-        per_request = counters if concurrency == 1 else None
-        timed = await _closed_loop(target, jobs, concurrency, per_request, on_request, extras)
+        timed = await _closed_loop(target, jobs, concurrency, partial(Span, per_request, asked), on_request, extras)
         results = [item.result for item in sorted(timed, key=lambda item: item.index)]
         speculation = await span.end(results)
     if per_request is None:
@@ -128,7 +136,7 @@ async def run_phase(
 
 
 async def _closed_loop(
-    target: Target, jobs: list[Job], concurrency: int, counters: Counters | None, on_request: OnRequest | None, extras: Extras
+    target: Target, jobs: list[Job], concurrency: int, new_span: Callable[[], Span], on_request: OnRequest | None, extras: Extras
 ) -> list[Timed]:
     """As many requests in flight as asked for, until none is left."""
     waiting = deque(jobs)
@@ -137,13 +145,13 @@ async def _closed_loop(
     async def client(connection: Exchange | OSError | None) -> None:
         while waiting:
             job = waiting.popleft()
-            span = Span(counters)
+            span = new_span()
             await span.begin()
             if connection is None:
                 connection = await open_connection(target)
             timed = await ask(target, job, connection, extras)
             connection = None
-            if counters is not None:
+            if span.reads:
                 result = timed.result.model_copy(update={"speculation": await span.end([timed.result])})
                 timed = Timed(timed.index, result, timed.started, timed.ended)
             done.append(timed)
@@ -228,6 +236,7 @@ def run_phase_blocking(
     concurrency: int,
     *,
     counters: Counters | None = None,
+    asked: Asked = _UNKNOWN,
     on_request: OnRequest | None = None,
     should_stop: Callable[[], bool] | None = None,
 ) -> PhaseRun:
@@ -237,7 +246,8 @@ def run_phase_blocking(
     each request and at least every 0.5 s; True cuts the requests in flight and raises BenchStopped. Whatever a callback
     raises does the same and comes out as it is.
     """
-    return drive(lambda tell: run_phase(target, bench, concurrency, counters=counters, on_request=tell), on_request, should_stop)
+    work = partial(run_phase, target, bench, concurrency, counters=counters, asked=asked)
+    return drive(lambda tell: work(on_request=tell), on_request, should_stop)
 
 
 def run_warmup_blocking(

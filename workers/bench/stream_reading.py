@@ -13,6 +13,7 @@ from service.domain.request_speculation import of_answer
 from workers.bench.answer import ABORTED, Answer
 from workers.bench.failures import ServerError, error_body, error_from, error_in, reason_in_stream, reason_of_status
 from workers.bench.sse import Event, SseDecoder
+from workers.bench.whole_text import whole
 
 _DONE = "[DONE]"
 _BODY_KEPT = 64 * 1024
@@ -104,7 +105,7 @@ class StreamReading:
             ok=verdict is None,
             reason=verdict.reason if verdict else None,
             http_status=self.status,
-            finish_reason=answer.finish_reason,
+            finish_reason=answer.finish_reason and whole(answer.finish_reason),
             ttft_s=_since(started, answer.first_at),
             ttfa_s=_since(started, answer.answer_at),
             tpot_s=span / steps if steps else None,
@@ -117,14 +118,14 @@ class StreamReading:
             estimated_tokens=answer.estimated_tokens if tokens is None and answer.estimated_tokens else None,
             tps=steps / span if steps else None,
             itl_ms=[gap * 1000 for gap in answer.gaps],
-            text="".join(answer.text),
-            reasoning_text="".join(answer.reasoning),
+            text=whole("".join(answer.text)),
+            reasoning_text=whole("".join(answer.reasoning)),
             speculation=of_answer(answer.said, tokens) if answer.said else None,
             tool_calls=answer.tools.finished(),
             prompt_token_ids=answer.prompt_ids,
             output_token_ids=answer.output_ids or None,
             error_code=verdict.code if verdict else None,
-            error_message=verdict.message or None if verdict else None,
+            error_message=whole(verdict.message) or None if verdict else None,
             warnings=self._warnings(end, tokens, span),
         )
 
@@ -178,10 +179,15 @@ class StreamReading:
             "closed_badly_after_done": end in {End.LOST, End.GARBLED} and self.done,
             "unreadable_event": self.unreadable > 0,
             # Some servers leave out the ids of what their parsers swallow.
-            "token_ids_incomplete": bool(self.answer.output_ids) and tokens is not None and len(self.answer.output_ids) != tokens,
+            "token_ids_incomplete": _other_count(self.answer.output_ids, tokens),
+            "prompt_token_ids_incomplete": _other_count(self.answer.prompt_ids, self.answer.prompt_tokens),
             "came_in_one_piece": tokens is not None and tokens > 1 and self.answer.estimated_tokens > 0 and span <= 0,
         }
         return [name for name, holds in found.items() if holds]
+
+
+def _other_count(ids: list[int] | None, tokens: int | None) -> bool:
+    return bool(ids) and tokens is not None and len(ids or ()) != tokens
 
 
 def _since(started: float, at: float | None) -> float | None:

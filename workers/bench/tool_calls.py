@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from workers.bench.whole_text import whole
+
 
 class ToolCalls:
     """Calls by index; a piece without one goes to the last call, unless its id is new."""
@@ -37,4 +39,5 @@ class ToolCalls:
 
     def finished(self) -> list[dict[str, Any]]:
         """The calls in order."""
-        return [self._calls[index] for index in sorted(self._calls)]
+        calls = (self._calls[index] for index in sorted(self._calls))
+        return [{name: None if value is None else whole(str(value)) for name, value in call.items()} for call in calls]

@@ -37,6 +37,7 @@ _ASKS_STATE = re.compile(r"\bsystemctl\b.{0,80}?\b(?P<what>is-active|is-failed|s
 UNIT_STATES = frozenset({"active", "inactive", "failed", "activating", "deactivating", "reloading", "maintenance"})
 _REFUSED = re.compile(
     r"[Ii]nteractive authentication required|Access denied|is not in the sudoers file|is not allowed to (?:execute|run)|may not run sudo"
+    r"|Unit \S{1,255} is masked"
 )
 _NO_UNIT = re.compile(
     r"Unit (\S{1,255}) (?:not found|could not be found|not loaded)|Failed to \w+ (\S{1,255}): Unit .{0,255}? not (?:found|loaded)"
@@ -157,6 +158,8 @@ def _ran(said: CommandSaid, part: Part) -> None:
         said.reason = Reason.REMOTE_COMMAND_FAILED
         last = next((line.strip() for line in reversed(stderr) if line.strip()), "")
         said.evidence = last[:500] or f"exit status {said.status}"
+        if _REFUSED.search(said.evidence):
+            said.command = "not_executed"
 
 
 def _answered(said: CommandSaid, part: Part) -> None:

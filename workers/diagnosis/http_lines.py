@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.reasons import Reason
+from workers.bench.failures import error_body, reason_of_status
 
 _PROBE = re.compile(r"(?P<method>GET|POST|HEAD) (?P<path>/\S{0,400}?)(?: \S.{0,400}?)? -> (?P<answer>.*)$")
 _STATUS = re.compile(r"^(?:HTTP/\d(?:\.\d)? )?(?P<status>\d{3})\b[ ,:]*(?P<body>.*)$", re.DOTALL)
 _REQUEST = re.compile(r"^(?P<name>(?:req|request) #?\d{1,6}) ?(?:->|:) ?(?P<answer>.*)$")
+_HEAD = re.compile(r"^HTTP/\d(?:\.\d)? (?P<status>\d{3})\b")
 _IDS = re.compile(r"\b(?:id|models?)[ :=]+(?P<id>[\w./:@-]{1,200})")
 _NO_ANSWER = re.compile(r"timed? ?out|timeout|no (?:answer|response|reply)|hang|nothing", re.IGNORECASE)
 _REFUSED = re.compile(r"refused|ECONNREFUSED|nobody listens|not listening", re.IGNORECASE)
@@ -76,12 +78,21 @@ class Answers:
     owner_pid: int | None = None
     belongs: bool | None = None
     """Whether the evidence says that the listening process is the unit's."""
+    _answering: int | None = None
+    """The status of an answer whose body comes in a later line."""
 
     def take(self, text: str) -> bool:
         """Take in a line, which may hold several answers between semicolons; False where it holds none."""
         request = _REQUEST.match(text.strip())
         if request:
             self.requests.append(_request(request["name"], request["answer"]))
+            return True
+        if head := _HEAD.match(text):
+            self._answering = int(head["status"])
+            return True
+        if self._answering is not None and text.startswith("{"):
+            self.requests.append(_request("request", f"{self._answering} {text}"))
+            self._answering = None
             return True
         pieces = [piece for piece in re.split(r" ; (?=GET |POST |HEAD )", text.strip()) if "->" in piece]
         found = False
@@ -142,10 +153,6 @@ def _request(name: str, answer: str) -> RequestLine:
         return RequestLine(name, number, ok=True, reason=None, text=answer)
     if _CUT.search(body):
         return RequestLine(name, number, ok=False, reason=Reason.CONNECTION_LOST, text=answer)
-    return RequestLine(name, number, ok=False, reason=_reason_of(number), text=answer)
-
-
-def _reason_of(status: int | None) -> Reason:
-    if status == UNAVAILABLE:
-        return Reason.ENGINE_UNRESPONSIVE
-    return Reason.REQUEST_REFUSED if status is not None and status < SERVER_ERROR else Reason.ABORTED_BY_SERVER
+    # A run's own requests are judged by the same words.
+    reason = Reason.ABORTED_BY_SERVER if number is None else reason_of_status(number, error_body(body.encode()))
+    return RequestLine(name, number, ok=False, reason=reason, text=answer)

@@ -50,6 +50,8 @@ class Journal:
 
     kind: str | None = None
     """The engine's kind where that is known beforehand."""
+    attends: bool = True
+    """False: signs of life are looked for afterwards, in the end of the journal alone."""
     unit: UnitLife = field(default_factory=UnitLife)
     before: Attempt | None = None
     """The start before the last one, where there was one."""
@@ -105,6 +107,14 @@ class Journal:
     def take(self, found: Digest) -> None:
         """Take in one entry."""
         entry = found.entry
+        if found.plain:
+            self.entries += 1
+            self.engine_messages += 1
+            self.last_message = found.messages[-1].line.message[:SHOWN]
+            take = self._take
+            for message in found.messages:
+                take(message)
+            return
         self.gap += found.dropped
         if entry.invocation and entry.invocation != self._invocation:
             if self._invocation and self.attempt.lines:
@@ -152,14 +162,19 @@ class Journal:
         elif message.banner and self._has_ended():
             self._new_attempt()
         attempt = self.attempt
-        attempt.pulse.take(message)
+        if self.attends:
+            attempt.pulse.take(message)
         if message.notice:
             return
         attempt.lines += 1
         reading = attempt.log.take(line)
-        if line.level or line.process or reading.tells:
+        if not self.recognised and (line.level or line.process or reading.tells):
             self.recognised = True
-        self._remember(message)
+        key = (line.process, line.pid)
+        if key not in self._speakers and len(self._speakers) < MOST_SPEAKERS:
+            self._speakers[key] = speaker(*key)
+        if not message.quiet:
+            self._remember(message)
         if line.level == "ERROR" and self.stop_requested and len(self._errors_at_the_end) < MOST_ERRORS:
             self._errors_at_the_end.add((line.stamp, line.source))
 
@@ -169,12 +184,6 @@ class Journal:
         return log.progress.reason is not None or log.progress.started_serving or log.log.stopping
 
     def _remember(self, message: Message) -> None:
-        line = message.line
-        key = (line.process, line.pid)
-        if key not in self._speakers and len(self._speakers) < MOST_SPEAKERS:
-            self._speakers[key] = speaker(line.process, line.pid)
-        if message.quiet:
-            return
         if message.level_missed:
             self.all_levels_parsed = False
         if message.method is not None:

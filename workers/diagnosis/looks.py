@@ -28,6 +28,7 @@ class Look(StrEnum):
 
 _PROPERTY = re.compile(r"^[A-Z][a-z]+[A-Za-z0-9]{0,60}=|^(?:CPU|IO|OOM|UID|GID|UMask|NRestarts|NFileDescriptorStore)\w{0,40}=")
 _HTTP = re.compile(r"^(?:GET|POST|HEAD|PUT) \S{1,400}(?: \S.{0,400})? -> ")
+_ANSWER = re.compile(r"^HTTP/\d(?:\.\d)? \d{3}\b|^\{\"(?:error|object|message)\":")
 _REQUEST = re.compile(r"^(?:req|request) #?\d{1,6} ?(?:->|:) ")
 _SAMPLE = re.compile(
     r"^(?:[a-zA-Z_]\w{0,100}:[\w:]{1,200}|(?:process|python|http|llm|up|go|scrape)_\w{1,100})(?:\{.{0,4000}\})?\s+\S{1,40}(?:\s+-?\d{1,20})?\s*(?:#.*)?$"
@@ -65,6 +66,7 @@ def look_of(line: str) -> Look:
 
 _LOOKS: tuple[tuple[re.Pattern[str], Look], ...] = (
     (_HTTP, Look.HTTP),
+    (_ANSWER, Look.HTTP),
     (_REQUEST, Look.REQUEST),
     (_SECTION, Look.UNIT),
     (_PROPERTY, Look.SHOW),

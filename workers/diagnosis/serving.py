@@ -145,7 +145,7 @@ def _run(found: Evidence, made: Serving) -> None:
         made.facts["run"] = "invalid" if failed or restarted else "valid"
     if failed:
         made.facts["first_failure"] = failed[0].name
-    if _changed(remarks.restarts):
+    if {"before", "after"} <= remarks.restarts.keys():
         made.facts["restarts"] = remarks.restarts["after"] - remarks.restarts["before"]
     if restarted:
         made.facts["run"] = "invalid"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from workers.diagnosis.digest import LONGEST_REMEMBERED, digest, digest_bytes, digest_entry
@@ -19,7 +19,9 @@ TAIL_BYTES = 1 << 17
 """Of the end, every line is looked at: whether it still lives is told there."""
 
 RARE = (
-    b"Application", b"Available KV", b"Address", b"API server", b"Async sch", b"CRITICAL", b"Captur", b"Compiling", b"Cache the",
+    b"Application", b"Available KV",
+    b"Boot ", b"Exception", b"Journal beg", b"Logs begin", b"No entries", b"Reboot", b"SIGINT", b"SIGTERM",
+    b"Address", b"API server", b"Async sch", b"CRITICAL", b"Captur", b"Compiling", b"Cache the",
     b"Deactivated", b"Dynamo", b"Directly load", b"Decode batch", b"Default", b"ERROR", b"Failed ", b"Found left", b"Graph capt",
     b"Gracefully", b"GPU at", b"GPU is", b"GPU has", b"Health check", b"Initial profil", b"Initializing a", b"Killed", b"KV cache size",
     b"KV Cache is", b"KeyboardI", b"Loading ", b"Load ", b"Loaded ", b"Main process", b"Memory", b"Model load", b"Model arch",
@@ -43,21 +45,30 @@ def _by_first_letter(words: tuple[bytes, ...]) -> re.Pattern[bytes]:
 TRIGGER = _by_first_letter(RARE)
 ALWAYS = (
     b"rror",
-    b"xception",
-    b"shutdown triggered",
-    b"trigger received",
     b"non-default",
     b"kernel: ",
-    b"acceptance",
     b"torch.compile",
     b"init engine",
     b"not found",
-    b" --\n",
 )
 """Words for which whole blocks are searched, which is faster still."""
 ANSWERED = b" 200 OK"
+FEW = 5
+"""One line in so many."""
 OF_JSON = (b'"MESSAGE":[', b'"MESSAGE":null', b'"MESSAGE" : [', b'"MESSAGE" : null', b'"kernel"')
-OF_UNKNOWN = (b"failed to", b"couldn't", b"......", b"llama_", b"load_", b"main: ", b"build: ", b"max_total_num", b"model loaded", b"slots")
+OF_UNKNOWN = (
+    b"failed to",
+    b"acceptance",
+    b"couldn't",
+    b"......",
+    b"llama_",
+    b"load_",
+    b"main: ",
+    b"build: ",
+    b"max_total_num",
+    b"model loaded",
+    b"slots",
+)
 
 
 class Readable(Protocol):
@@ -83,28 +94,31 @@ class Ahead:
 
 def read_stream(stream: Readable, kind: str | None = None) -> Journal:
     """Read a journal to its end: text in any form, or `journalctl -o json`."""
-    journal = Journal(kind)
+    journal = Journal(kind, attends=False)
     as_json: bool | None = None
     lines = 0
     tail = b""
     for block in _blocks(stream):
         as_json = _is_json(block) if as_json is None else as_json
         lines += block.count(b"\n")
-        for line in _lines_of(_without_answers(block), _words(journal, as_json=as_json)):
-            _feed(journal, line, as_json=as_json)
+        found = _lines_of(_without_answers(block), _words(journal, as_json=as_json))
+        if as_json:
+            for line in found:
+                journal.feed_json(line.decode("utf-8", "replace"))
+        else:
+            _feed(journal, found)
         tail = block if len(block) >= TAIL_BYTES else (tail + block)[-2 * TAIL_BYTES :]
     _look_at_the_tail(journal, tail, as_json=bool(as_json))
     journal.engine_messages += max(lines - journal.entries, 0)
     return journal
 
 
-def _feed(journal: Journal, line: bytes, *, as_json: bool) -> None:
-    if as_json:
-        journal.feed_json(line.decode("utf-8", "replace"))
-    elif len(line) <= LONGEST_REMEMBERED:
-        journal.take(digest_bytes(line))
-    else:
-        journal.feed_text(line.decode("utf-8", "replace"))
+def _feed(journal: Journal, lines: Iterable[bytes]) -> None:
+    for line in lines:
+        if len(line) <= LONGEST_REMEMBERED:
+            journal.take(digest_bytes(line))
+        else:
+            journal.feed_text(line.decode("utf-8", "replace"))
 
 
 def _words(journal: Journal, *, as_json: bool) -> tuple[bytes, ...]:
@@ -124,7 +138,7 @@ def _look_at_the_tail(journal: Journal, tail: bytes, *, as_json: bool) -> None:
             for message in found.messages:
                 pulse.take(message)
                 last = message.line.message
-    if journal.attempt.lines or journal.attempt.pulse.notices_in_a_row:
+    if journal.attempt.lines or journal.notices:
         journal.attempt.pulse = pulse
     journal.last_message = last[:300] or journal.last_message
 
@@ -164,7 +178,9 @@ def _lines_of(block: bytes, words: tuple[bytes, ...]) -> Iterator[bytes]:
 
 
 def _without_answers(block: bytes) -> bytes:
-    """The block without the lines that a busy server's log mostly consists of."""
+    """The block without the lines that a busy server's log mostly consists of; where there are few, taking them out costs more."""
+    if block.count(ANSWERED) * FEW < block.count(b"\n"):
+        return block
     return b"\n".join([line for line in block.split(b"\n") if ANSWERED not in line])
 
 

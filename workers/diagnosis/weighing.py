@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from service.domain.masking import BLOT, LogMask
+from service.domain.masking import LogMask, masked_words
 from service.domain.reasons import RULES, Reason
 from workers.diagnosis.cause import Cause, Weight, likeliest
 from workers.diagnosis.evidence import Evidence
@@ -22,7 +22,6 @@ from workers.hosts.unitcheck import UnitReport, examine
 
 GPU_WEIGHT = Weight.ROOT + 2
 MANY_RESTARTS = 2
-SECRET_OPTIONS = ("--api-key", "--hf-token", "--token", "--password")
 
 
 @dataclass
@@ -55,6 +54,9 @@ def weigh(found: Evidence) -> Weighed:
     weighed.state = _state(weighed)
     if weighed.state in {"ready", "stopped", "loading"}:
         weighed.cause = None if weighed.gpu is None or weighed.gpu.reason is None else weighed.cause
+    if weighed.state == "loading" and weighed.cause is None:
+        # What a command printed before the wire broke shows an engine that loads, but not that the command got to its end.
+        weighed.cause = next(_of_the_wire(found), None)
     return weighed
 
 
@@ -104,6 +106,12 @@ def _weigh_pages(weighed: Weighed) -> None:
 def _of_commands(found: Evidence) -> Iterator[Cause]:
     for _, said in found.commands:
         if said.reason is not None:
+            yield Cause(said.reason, Weight.CONSEQUENCE, said.evidence)
+
+
+def _of_the_wire(found: Evidence) -> Iterator[Cause]:
+    for _, said in found.commands:
+        if said.reason is not None and said.facts.get("ssh") == "failed":
             yield Cause(said.reason, Weight.CONSEQUENCE, said.evidence)
 
 
@@ -257,22 +265,10 @@ def _unit_answer(weighed: Weighed, facts: dict[str, Any]) -> dict[str, Any]:
         made |= {name: shown.pop(name, made.get(name)) for name in ("unit_state", "restarts", "exit_status", "signal")}
         facts |= shown
     if weighed.unit is not None:
-        made["argv"] = without_secrets(weighed.unit.argv)
+        made["argv"] = masked_words(weighed.unit.argv)
         facts["restart_policy_effective"] = weighed.unit.restart
         facts["found_before_start"] = weighed.unit.reason is not None
     return {name: value for name, value in made.items() if value is not None}
-
-
-def without_secrets(argv: Sequence[str]) -> list[str]:
-    """A command line that may be shown."""
-    shown: list[str] = []
-    for at, word in enumerate(argv):
-        name, equals, _ = word.partition("=")
-        if name in SECRET_OPTIONS and equals:
-            shown.append(f"{name}={BLOT}")
-        else:
-            shown.append(BLOT if at and argv[at - 1] in SECRET_OPTIONS else word)
-    return shown
 
 
 def _gpu_answer(weighed: Weighed, facts: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class AnyLog:
         self._logs: list[DialectLog] = [READERS[kind]()] if kind is not None else [make() for make in READERS.values()]
         self._hits = [0] * len(self._logs)
         self._known = kind is not None
+        self._only = self._logs[0] if self._known else None
 
     @property
     def log(self) -> DialectLog:
@@ -52,8 +53,8 @@ class AnyLog:
 
     def take(self, line: Line) -> Reading:
         """Take in one message, and say what it meant to the likeliest engine."""
-        if len(self._logs) == 1:
-            return self._logs[0].take(line)
+        if self._only is not None:
+            return self._only.take(line)
         readings = []
         words = f"{line.process or ''} {line.source or ''} {line.message}".lstrip()
         for index, log in enumerate(self._logs):
@@ -63,5 +64,6 @@ class AnyLog:
         if max(self._hits) >= _SURE_AFTER and sorted(self._hits)[-2] == 0:
             best = self._hits.index(max(self._hits))
             self._logs, self._hits, readings = [self._logs[best]], [self._hits[best]], [readings[best]]
+            self._only = self._logs[0]
             self._known, self.kind = True, next(kind for kind, make in READERS.items() if isinstance(self._logs[0], make))
         return readings[self._logs.index(self.log)]

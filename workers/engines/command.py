@@ -7,7 +7,7 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.engine_spec import visible_devices
 from service.domain.speculation import EngineCounters
+from workers.engines.apikey import resolve_env
 from workers.engines.base import Launch, LoadLog, Readiness
 from workers.engines.endpoint import NoLog
 
@@ -49,15 +50,15 @@ class CommandEngine:
     kind: str = "command"
     owns_process: bool = True
 
-    def __init__(self, spec: CommandSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: CommandSpec, environ: Mapping[str, str]) -> None:
+        self._spec, self._environ = spec, environ
 
     def launch(self) -> Launch:
         """Command line and environment. Without `cwd` in the spec the folder is the host's to choose."""
         spec = self._spec
         argv = (*SHELL, spec.run) if isinstance(spec.run, str) else tuple(spec.run)
         # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
-        env = {"PYTHONUNBUFFERED": "1", **spec.env}
+        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
         if spec.gpus != "all":
             env["CUDA_VISIBLE_DEVICES"] = visible_devices(spec.gpus)
             # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.

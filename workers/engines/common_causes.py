@@ -54,7 +54,7 @@ COMMON_CAUSES: tuple[Cause, ...] = (
         r"Invalid repository ID or local directory specified",
         r"Cannot find any model weights with",
         r"does not appear to have a file named",
-        r"is not a local folder and is not a valid model identifier",
+        r"is not a local folder and is not a valid model identifier|Incorrect path_or_model_id: ",
         r"Repository Not Found for url",
         r"Repo id must (?:be|use)",
         r"Can't load the configuration of",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from service.domain.reasons import Reason
 from workers.engines.base import LoadPhase
@@ -11,16 +12,25 @@ from workers.engines.load_log import DialectLog
 from workers.engines.log_line import Line
 from workers.engines.rules import Dialect, FactRule, PhaseRule, Rank, Reading, causes, decimal, phases, whole
 
+_STAMP = r"\d{1,4}\.\d\d\.\d{3}\.\d{3} "
+_PREFIX = re.compile(rf"^{_STAMP}(?P<level>[DIWE]) ")
+"""Of newer builds: minutes, seconds, milliseconds and microseconds since the start, and a level. Who speaks comes after it."""
+_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 _SIGNATURE = re.compile(
     r"llama_model_loader:|load_tensors:|llama_(?:context|kv_cache\w*|init\w*|new_context\w*|model_load\w*|params_fit\w*)\b"
-    r"|llama_server|llama-server|ggml_(?:cuda|vulkan|metal|backend)\w*:|^srv +\w+:|^slot +\w+:"
+    r"|llama_server|llama-server|ggml_(?:cuda|vulkan|metal|backend)\w*:"
+    rf"|^(?:{_STAMP}[DIWE] )?(?:srv|slot|cmn) +\w+:"
     r"|^(?:main|build): .{0,80}(?:llama|server is listening|loading model)"
     r"|^error: (?:invalid|unknown) argument|^error while handling argument|gguf_init|\bGGUF\b|common_(?:init|params|chat)\w*:"
 )
 
 _PHASES: tuple[PhaseRule, ...] = (
     *phases(
-        LoadPhase.ENGINE_INIT, r"^build: \d+ \(", r"^main: (?:binding port|starting|HTTP server is listening)", r"^ggml_cuda_init: found"
+        LoadPhase.ENGINE_INIT,
+        r"^build: \d+ \(",
+        r"^main: (?:binding port|starting|HTTP server is listening)",
+        r"^srv +llama_server: initializing",
+        r"^ggml_cuda_init: found",
     ),
     *phases(
         LoadPhase.WEIGHTS_LOADING,
@@ -29,7 +39,13 @@ _PHASES: tuple[PhaseRule, ...] = (
         r"^(?:main|srv +load_model): loading model",
         r"^print_info: ",
     ),
-    *phases(LoadPhase.KV_CACHE_INIT, r"llama_kv_cache\w{0,20}: ", r"llama_context: ", r"llama_new_context_with_model: "),
+    *phases(
+        LoadPhase.KV_CACHE_INIT,
+        r"^srv +load_model: initializing, n_slots",
+        r"llama_kv_cache\w{0,20}: ",
+        r"llama_context: ",
+        r"llama_new_context_with_model: ",
+    ),
     *phases(LoadPhase.WARMUP, r"warming up the model"),
     *phases(LoadPhase.API_STARTUP, r"^main: model loaded", r"init: initializing slots", r"model loaded$"),
 )
@@ -100,7 +116,7 @@ LLAMACPP = Dialect(
     name="llama.cpp",
     signature=_SIGNATURE,
     version=re.compile(r"^build: (\d{1,7}) \("),
-    serving=re.compile(r"server is listening on http|all slots are idle|starting the main loop"),
+    serving=re.compile(r"server is listening on http|llama_server: listening on http|all slots are idle|starting the main loop"),
     stopping=re.compile(r"operator\(\): cleaning up before exit|Received second interrupt|^srv +operator\(\): "),
     phases=_PHASES,
     facts=_FACTS,
@@ -118,6 +134,8 @@ class LlamacppLoadLog(DialectLog):
 
     def take(self, line: Line) -> Reading:
         """Take in one message; a row of dots is a part of the weights."""
+        if prefix := _PREFIX.match(line.message):
+            line = replace(line, message=line.message[prefix.end() :], level=_LEVELS[prefix["level"]])
         reading = super().take(line)
         if _DOTS.match(line.message) and self._now.phase == LoadPhase.WEIGHTS_LOADING:
             done = min(len(line.message), _ALL_DOTS)

@@ -14,6 +14,8 @@ from workers.engines.speakers import DEPTH, speaker
 
 MOST_WARNINGS = 50
 SHOWN = 500
+MAY_TELL = frozenset({None, "ERROR", "CRITICAL"})
+"""Levels at which it may be said why it went wrong."""
 LAST_PHASES: dict[LoadPhase, int] = {phase: index for index, phase in enumerate(LoadPhase)}
 """Place of each phase in a load."""
 
@@ -43,6 +45,7 @@ class DialectLog:
         self.dialect = dialect
         self._read = dialect.reader()
         self._now = _State()
+        self._warned: set[str] = set()
         self._rank = Rank.NOTHING
         self._depth = 0
         self._stopping = False
@@ -101,7 +104,7 @@ class DialectLog:
             self._warn(line.message.strip())
         # What goes wrong is logged as an error or printed by the interpreter; the same words in an INFO line, such as the
         # arguments that vLLM repeats at its start, are somebody's text.
-        if line.level in {None, "ERROR", "CRITICAL"} and not self._stopping and printed_level(line.message) != "INFO":
+        if not self._stopping and line.level in MAY_TELL and printed_level(line.message) != "INFO":
             self._diagnose(line, reading)
         return reading
 
@@ -133,7 +136,8 @@ class DialectLog:
 
     def _warn(self, message: str) -> None:
         shown = message[:SHOWN]
-        if shown not in self._now.warnings and len(self._now.warnings) < MOST_WARNINGS:
+        if shown not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(shown)
             self._now.warnings.append(shown)
 
     def _diagnose(self, line: Line, reading: Reading) -> None:

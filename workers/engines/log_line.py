@@ -12,6 +12,7 @@ MOST_FRAMES = 65_536
 """Characters of one raw line that are kept, counted from its end where bars redraw themselves."""
 
 _LEVELS = "DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL"
+_LEVEL_WORDS = tuple(f"{word} " for word in _LEVELS.split("|"))
 _STAMP = r"\d\d-\d\d \d\d:\d\d:\d\d"
 _PREFIX = re.compile(
     r"^(?:\((?P<process>[^()]{1,80}?) pid=(?P<pid>\d{1,10})\) )*"
@@ -62,7 +63,9 @@ def messages(raw: str) -> Iterator[Line]:
 def _parts(frame: str) -> Iterator[str]:
     """The frame, cut where a second message begins in the middle of it."""
     begin = 0
-    if len(_AT_A_LEVEL.findall(frame)) > 1 or ("|" in frame and _AT_A_LEVEL.search(frame)):
+    # Counting words costs a fraction of looking for the pattern, and most lines have one level at most.
+    levels = sum(map(frame.count, _LEVEL_WORDS))
+    if (levels > 1 and len(_AT_A_LEVEL.findall(frame)) > 1) or (levels and "|" in frame and _AT_A_LEVEL.search(frame)):
         for match in _GLUED.finditer(frame):
             if match.start() > begin:
                 yield frame[begin : match.start()]
@@ -76,7 +79,9 @@ def _line(part: str) -> Line | None:
         match = _PREFIX.match(part)
     if match is None:
         return None
-    message = _CONTROL.sub("", part[match.end() : match.end() + MOST_CHARS].rstrip())
+    message = part[match.end() : match.end() + MOST_CHARS].rstrip()
+    if not message.isprintable():
+        message = _CONTROL.sub("", message)
     if not message.strip():
         return None
     found = match.groupdict()

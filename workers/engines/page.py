@@ -10,6 +10,8 @@ _SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[\s{])\s*(?:\{(.*)\}\s*)?([^
 """Each kind of sign is followed by another kind, so that no line, however odd, is tried in more than one way."""
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _EXEMPLAR = re.compile(r"\s#\s\{.*$")
+MOST_POSITION_DIGITS = 5
+"""No draft is longer; a page that says so is not believed, since a list of that length would be made."""
 _ESCAPES = {r"\\": "\\", r"\"": '"', r"\n": "\n"}
 
 
@@ -37,8 +39,12 @@ class Page:
         object.__setattr__(self, "_by_name", by_name)
 
     def series(self, *names: str) -> list[Sample]:
-        """Samples of the first of these names that is there; NaN, which says nothing, left out."""
-        found = next((self._by_name[name] for name in names if name in self._by_name), [])
+        """Samples of the first of these names that is there; NaN, which says nothing, left out.
+
+        The ending `_total` is what the format adds to a counter's name; a page may be shown without it.
+        """
+        spelt = (*names, *(name.removesuffix("_total") for name in names))
+        found = next((self._by_name[name] for name in spelt if name in self._by_name), [])
         return [sample for sample in found if not math.isnan(sample.value)]
 
     def total(self, *names: str) -> float | None:
@@ -84,3 +90,13 @@ def _parse_labels(text: str) -> dict[str, str] | None:
         labels[match[1]] = re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), match[2])
         position = match.end()
     return labels
+
+
+def per_position(samples: list[Sample]) -> list[float] | None:
+    """The samples of one counter by their label `position`, in order; None where there are none."""
+    positions: dict[int, float] = {}
+    for sample in samples:
+        position = sample.labels.get("position", "")
+        if position.isdecimal() and len(position) < MOST_POSITION_DIGITS:
+            positions[int(position)] = positions.get(int(position), 0.0) + sample.value
+    return [positions.get(index, 0.0) for index in range(max(positions) + 1)] if positions else None

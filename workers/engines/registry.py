@@ -8,11 +8,15 @@ from typing import assert_never
 from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.engine_spec import EndpointEngine as EndpointSpec
 from service.domain.engine_spec import VllmEngine as VllmSpec
+from service.domain.llamacpp_spec import LlamacppEngine as LlamacppSpec
+from service.domain.sglang_spec import SglangEngine as SglangSpec
 from service.domain.spec import Spec
 from workers.basecommand import BaseCommand
 from workers.engines.base import Engine, HostDefaults
 from workers.engines.command import CommandEngine
 from workers.engines.endpoint import EndpointEngine
+from workers.engines.llamacpp import LlamacppEngine
+from workers.engines.sglang import SglangEngine
 from workers.engines.vllm import VllmEngine
 
 
@@ -24,9 +28,13 @@ def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str], 
     match spec.engine:
         case VllmSpec():
             return VllmEngine(spec.engine, defaults, environ, base)
+        case LlamacppSpec():
+            return LlamacppEngine(spec.engine, defaults, environ)
+        case SglangSpec():
+            return SglangEngine(spec.engine, defaults, environ)
         case EndpointSpec():
             return EndpointEngine(spec.engine, environ)
         case CommandSpec():
-            return CommandEngine(spec.engine)
+            return CommandEngine(spec.engine, environ)
         case _:
             assert_never(spec.engine)

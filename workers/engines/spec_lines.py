@@ -10,6 +10,8 @@ import math
 import re
 from typing import Any
 
+from service.domain.speculation import ratio, v0_drafts
+
 _N = r"(\d{1,15}(?:\.\d{1,9})?|nan)"
 _MARK = re.compile(r"SpecDecoding metrics: |Speculative metrics: |\baccept len: |draft acceptance(?: rate)? = ")
 _LENGTH = re.compile(rf"(?:[Mm]ean acceptance length|mean len|accept len)[:=]? {{0,3}}=? {{0,3}}{_N}")
@@ -47,8 +49,7 @@ def _normalise(found: dict[str, Any], message: str) -> list[str]:
     """The length with the token that the target adds, however this version wrote it; and what the reader should know."""
     emitted, k, drafted = _count(_EMITTED, message), _count(_K, message), found["draft_tokens"]
     if emitted is not None:
-        if k and drafted:
-            found["mean_acceptance_length"] = emitted / (drafted / k)
+        found["mean_acceptance_length"] = ratio(emitted, v0_drafts(drafted, k))
         return ["v0_counters", "cumulative"]
     length, positions = found["mean_acceptance_length"], found["per_position_acceptance"]
     total = math.fsum(positions) if positions else None

@@ -9,7 +9,7 @@ from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.errors import UsageError
 from service.domain.speculation import EngineCounters
 from workers.basecommand import BaseCommand
-from workers.engines.apikey import bearer, resolve_api_key
+from workers.engines.apikey import bearer, resolve_api_key, resolve_env
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
 from workers.engines.merging import Merged, Wanted, merge
 from workers.engines.prometheus import read_counters
@@ -113,7 +113,7 @@ class VllmEngine:
     def _env(self) -> dict[str, str]:
         spec = self._spec
         # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
-        env = {"PYTHONUNBUFFERED": "1", **spec.env}
+        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
         if spec.gpus != "all":
             visible = ",".join(str(index) for index in spec.gpus)
             if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:

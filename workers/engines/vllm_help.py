@@ -41,6 +41,8 @@ class Objection:
     argument: str
     text: str
     nearest: str | None = None
+    certain: bool = True
+    """False where a version that is not known here may take it."""
 
 
 def parse_help(text: str) -> dict[str, HelpOption]:
@@ -124,7 +126,8 @@ def _of_value(option: HelpOption, value: str) -> Iterator[Objection]:
         hint = f"; the nearest valid one: {near}" if near else f"; valid: {', '.join(option.choices[:12])}"
         yield Objection(option.name, f"{option.name} does not take {value}{hint}", near)
     elif option.json and value.lstrip().startswith("{") and not _is_json(value):
-        yield Objection(option.name, f"{option.name}: {value[:80]} is not JSON")
+        # The value itself may hold a secret.
+        yield Objection(option.name, f"the value of {option.name} is not JSON")
 
 
 def _nearest(value: str, choices: Sequence[str]) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from workers.engines.vllm_help import Objection
 
@@ -47,9 +47,16 @@ KNOWS_ITS_OWN_LENGTH = frozenset({"suffix", "mtp"})
 """Methods that may go without num_speculative_tokens: the tree's depth, or what the model's config says."""
 
 
-def object_to_speculation(config: Mapping[str, Any], tensor_parallel: int = 1, methods: frozenset[str] = METHODS) -> list[Objection]:
-    """What vLLM refuses of a speculative config. `methods`: those of the version at hand, where its help lists them."""
-    return [Objection(OPTION, text, near) for text, near in _objections(config, tensor_parallel, methods)]
+def object_to_speculation(config: Mapping[str, Any], tensor_parallel: int | None = 1, *, version_known: bool = True) -> list[Objection]:
+    """What vLLM refuses of a speculative config.
+
+    `tensor_parallel` None: not known. `version_known`: it is a version whose keys and methods are all listed here; of another one,
+    a name that is not listed is in doubt only.
+    """
+    return [
+        Objection(OPTION, text, near, certain=ground == "rule" or (ground == "name" and version_known))
+        for ground, text, near in _objections(config, tensor_parallel)
+    ]
 
 
 def lookup_range(config: Mapping[str, Any]) -> tuple[int, int]:
@@ -61,46 +68,50 @@ def lookup_range(config: Mapping[str, Any]) -> tuple[int, int]:
     return (low if low is not None else high or 0), (high if high is not None else low or 0)
 
 
-def _objections(config: Mapping[str, Any], tensor_parallel: int, methods: frozenset[str]) -> Iterator[tuple[str, str | None]]:
+Found = tuple[Literal["rule", "name"], str, str | None]
+"""What an objection rests on: a rule that every version has, or names as the known versions have them."""
+
+
+def _objections(config: Mapping[str, Any], tensor_parallel: int | None) -> Iterator[Found]:
     for key in config:
         if key not in KEYS:
             near = next(iter(difflib.get_close_matches(key, sorted(KEYS), n=1)), None)
-            yield f"speculative.{key} is not a key that vLLM knows" + (f"; the nearest valid one: {near}" if near else ""), near
+            yield "name", f"speculative.{key} is not a key that vLLM knows" + (f"; the nearest valid one: {near}" if near else ""), near
     method = config.get("method")
-    known = isinstance(method, str) and (method in methods or method.endswith("_mtp"))
+    known = isinstance(method, str) and (method in METHODS or method.endswith("_mtp"))
     if method is not None and not known:
-        near = next(iter(difflib.get_close_matches(str(method), sorted(methods), n=1)), None)
-        yield f"speculative.method: {method} is not known" + (f"; the nearest valid one: {near}" if near else ""), near
+        near = next(iter(difflib.get_close_matches(str(method), sorted(METHODS), n=1)), None)
+        yield "name", f"speculative.method: {method} is not known" + (f"; the nearest valid one: {near}" if near else ""), near
     if method is None and config.get("model") is None:
-        yield "speculative needs a method, or a model to tell it from", "method"
+        yield "rule", "speculative needs a method, or a model to tell it from", "method"
     yield from _of_tokens(config, method)
     if method in {"ngram", "ngram_gpu"}:
         yield from _of_ngram(config)
     if method in NEEDS_MODEL and not config.get("model"):
-        yield f"speculative.method {method} needs speculative.model, the drafter", "model"
+        yield "rule", f"speculative.method {method} needs speculative.model, the drafter", "model"
     draft = config.get("draft_tensor_parallel_size")
-    if draft is not None and draft not in {1, tensor_parallel}:
-        yield f"speculative.draft_tensor_parallel_size must be 1 or tensor-parallel-size ({tensor_parallel}), not {draft}", None
+    if draft is not None and tensor_parallel is not None and draft not in {1, tensor_parallel}:
+        yield "rule", f"speculative.draft_tensor_parallel_size must be 1 or tensor-parallel-size ({tensor_parallel}), not {draft}", None
     if "tensor_parallel_size" in config:
-        yield "speculative.tensor_parallel_size is ignored; draft_tensor_parallel_size is meant", "draft_tensor_parallel_size"
+        yield "name", "speculative.tensor_parallel_size is not taken; draft_tensor_parallel_size is meant", "draft_tensor_parallel_size"
 
 
-def _of_tokens(config: Mapping[str, Any], method: object) -> Iterator[tuple[str, str | None]]:
+def _of_tokens(config: Mapping[str, Any], method: object) -> Iterator[Found]:
     tokens = config.get("num_speculative_tokens")
     if tokens is None:
         drafter_says = config.get("model") is not None
         if method not in KNOWS_ITS_OWN_LENGTH and not drafter_says and not str(method).endswith("_mtp"):
-            yield "speculative.num_speculative_tokens is missing", "num_speculative_tokens"
+            yield "rule", "speculative.num_speculative_tokens is missing", "num_speculative_tokens"
     elif not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < 1:
-        yield f"speculative.num_speculative_tokens must be a whole number of at least 1, not {tokens}", None
+        yield "rule", f"speculative.num_speculative_tokens must be a whole number of at least 1, not {tokens}", None
 
 
-def _of_ngram(config: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+def _of_ngram(config: Mapping[str, Any]) -> Iterator[Found]:
     for key in sorted(NGRAM):
         value = config.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            yield f"speculative.{key} must be a whole number of at least 1, not {value}", None
+            yield "rule", f"speculative.{key} must be a whole number of at least 1, not {value}", None
             return
     low, high = lookup_range(config)
     if low > high:
-        yield f"speculative.prompt_lookup_min ({low}) must be at most prompt_lookup_max ({high})", None
+        yield "rule", f"speculative.prompt_lookup_min ({low}) must be at most prompt_lookup_max ({high})", None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from workers.hosts.gpu_reading import GpuReading
 
@@ -67,6 +67,18 @@ class UnitDefinition:
     fork: Fork | None = None
     conflicts: tuple[str, ...] = ()
     """Units that must not run beside it: whoever starts one of them ends this one."""
+    once: str | None = None
+    """Set for a program that does its work and ends: the invocation that its unit had before, or an empty text. It is started only
+    where that is still so, since a call that is repeated must not start it twice; and how it ended is kept."""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a unit's living processes have used since they began; None where that cannot be seen. It falls when one of them ends."""
+
+    cpu_s: float | None = None
+    read_bytes: int | None = None
+    """From disks, and by calls whatever the data came from: a file that the kernel held in memory moves the second only."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +105,8 @@ class UnitState:
     argv: tuple[str, ...] = ()
     """What the main process shows in /proc while it lives (a program may rewrite it, as vLLM does: `VLLM::APIServer`, and a
     script is shown with its interpreter); once it has ended, what was asked for."""
+    used: Usage | None = field(default=None, compare=False)
+    """Of one that lives; None where it was not looked at. It changes with every look, so it tells no state from another."""
 
 
 @dataclass(frozen=True)
@@ -257,6 +271,9 @@ class Host(Protocol):
 
     def facts(self) -> dict[str, object]:
         """Provenance: kernel, CPU, memory, driver, GPU names."""
+
+    def look(self, question: Mapping[str, Any], deadline_s: float = 30.0) -> Mapping[str, Any]:
+        """What is there: paths, models, programs, disks, as `lookscript` asks and answers. Changes nothing."""
 
     def work_folder(self, name: str) -> str:
         """A unit's own folder to work in, made where it is missing and never emptied."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from service.domain.reasons import Reason
 from workers.hosts.base import (
@@ -47,6 +48,8 @@ class FakeHost:
     """Lines of the present invocation."""
     outages: int = 0
     stalls: int = 0
+    looks: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
+    """What a look finds."""
     sources: dict[str, UnitSource] = field(default_factory=dict)
     """Existing units that may be forked or parked."""
     calls: list[tuple[str, str]] = field(default_factory=list)
@@ -179,6 +182,13 @@ class FakeHost:
         """What was set."""
         self._called("facts", "")
         return dict(self.host_facts)
+
+    def look(self, question: Mapping[str, Any], deadline_s: float = 30.0) -> Mapping[str, Any]:
+        """What `looks` has for the question; without it this host cannot be looked at."""
+        self._called("look", f"{deadline_s:g}")
+        if self.looks is None:
+            raise HostError(Reason.REMOTE_COMMAND_FAILED, "nobody can look here")
+        return self.looks(question)
 
     def work_folder(self, name: str) -> str:
         """A name; nothing is made."""

@@ -48,6 +48,11 @@ class Helper:
     def __init__(self, transport: Transport, claim: Claim | None = None) -> None:
         self._transport, self._claim = transport, claim
 
+    @property
+    def transport(self) -> Transport:
+        """The wire that it is asked over."""
+        return self._transport
+
     def ask(self, verb: str, timeout_s: float = 30.0, **request: Any) -> dict[str, Any]:
         """Call a verb that changes nothing."""
         return self._call(verb, request, timeout_s)

@@ -6,9 +6,11 @@ import contextlib
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from service.domain.reasons import Reason
 from workers.hosts.base import (
@@ -30,9 +32,10 @@ from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.gpus import GpuTools
 from workers.hosts.local_transport import LocalTransport
 from workers.hosts.logs import read_chunk
+from workers.hosts.looking import look
 from workers.hosts.machine import machine_facts
 from workers.hosts.ports import listening_inodes, socket_owners
-from workers.hosts.process import Process, all_processes, command_line, describe, own_user, read_process, same_process, send_signal
+from workers.hosts.process import Process, all_processes, command_line, describe, own_user, same_process, send_signal
 from workers.hosts.shm import shm_usage
 from workers.hosts.spawning import spawn
 from workers.hosts.units import (
@@ -43,8 +46,10 @@ from workers.hosts.units import (
     main_by_marker,
     members,
     os_errors,
+    reap,
     unit_of,
 )
+from workers.hosts.usage import used_by
 
 POLL_S = 0.05
 SETTLE_S = 1.0
@@ -219,6 +224,10 @@ class LocalHost:
         """Kernel, processor, memory, driver, GPUs and their state."""
         return machine_facts(self._transport, self._gpus)
 
+    def look(self, question: Mapping[str, Any], deadline_s: float = 30.0) -> Mapping[str, Any]:
+        """With the worker's own eyes."""
+        return look(self._transport, question, deadline_s, sys.executable)
+
     def work_folder(self, name: str) -> str:
         """`work`/<unit> in the data folder, made where it is missing."""
         folder = self._data / "work" / UnitFolder(self._units, name).name
@@ -234,11 +243,11 @@ class LocalHost:
         table = all_processes()
         if record is None:
             return UnitState(folder.name, UnitPhase.NOT_FOUND)
-        _reap(record)
+        reap(record)
         main = self._main(record, table)
         if main is not None:
-            argv = command_line(main.pid)
-            return UnitState(folder.name, UnitPhase.ACTIVE, record.invocation_id, main.pid, argv=argv)
+            argv, used = command_line(main.pid), used_by(main, table)
+            return UnitState(folder.name, UnitPhase.ACTIVE, record.invocation_id, main.pid, argv=argv, used=used)
         ending, left = self._settled(folder, record, main_gone=True)
         if record.pid is None and ending is None and not left:
             return UnitState(folder.name, UnitPhase.NOT_FOUND)  # cut before the engine was started
@@ -334,12 +343,3 @@ def _once(process: Process, number: signal.Signals, done: set[tuple[int, int]]) 
     done.add((process.pid, process.start_ticks))
     with contextlib.suppress(PermissionError):  # it will be named among the survivors
         send_signal(process, number)
-
-
-def _reap(record: UnitRecord) -> None:
-    """Where this process runs as a container's first one, orphans become its children, and a child must be waited for."""
-    supervisor = read_process(record.supervisor_pid)
-    # Nobody else's child with the same pid may lose its exit status here.
-    if supervisor is not None and not supervisor.alive and supervisor.start_ticks == record.supervisor_ticks:
-        with contextlib.suppress(ChildProcessError):
-            os.waitpid(supervisor.pid, os.WNOHANG)

@@ -38,6 +38,8 @@ INFOROM_CORRUPTED = 14
 _IN_A_HEADER = frozenset({"index", "uuid", "name", "pid", "process_name", "memory.used", "memory.total", "memory.free"})
 """A header has one of these; a lone word that the tool says instead of an answer has not."""
 _HEADER_CELL = re.compile(r"([a-z][a-zA-Z0-9_.]*)(?: \[[^\]]+\])?")
+MOST_DIGITS = 18
+"""No amount and no index is longer; a text with more is no number that could be reckoned with."""
 _UNIT = re.compile(r" MiB$")
 _WARNING = re.compile(r"warning:", re.IGNORECASE)
 
@@ -120,7 +122,7 @@ def parse_gpus(text: str, fields: Sequence[str] | None = None) -> Gpus:
 
 def _gpu(row: dict[str, str], number: int) -> GpuMemory:
     index = row.get("index", str(number))
-    if not index.isdecimal():
+    if not index.isdecimal() or len(index) > MOST_DIGITS:
         raise ToolFailed(named(f"{index!r} is not the index of a GPU"))
     used, total, reserved = (_mib(row.get(f"memory.{what}")) for what in ("used", "total", "reserved"))
     return GpuMemory(int(index), row.get("uuid", ""), row.get("name", ""), used, total, reserved)
@@ -129,11 +131,11 @@ def _gpu(row: dict[str, str], number: int) -> GpuMemory:
 def _mib(value: str | None) -> int | None:
     """None for [N/A] and its like."""
     bare = _UNIT.sub("", value or "[N/A]")
-    if bare.isdecimal():
+    if bare.isdecimal() and len(bare) <= MOST_DIGITS:
         return int(bare)
     if bare.startswith("[") or bare == "N/A":
         return None
-    raise ToolFailed(f"{value!r} is not an amount of memory")
+    raise ToolFailed(f"{bare[:100]!r} is not an amount of memory")
 
 
 def parse_holders(text: str, fields: Sequence[str] | None = None) -> tuple[GpuHolder, ...]:

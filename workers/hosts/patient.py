@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from service.domain.reasons import Reason
 from workers.hosts.base import (
@@ -178,6 +178,10 @@ class PatientHost:
     def facts(self) -> dict[str, object]:
         """Provenance."""
         return self._patiently(self._host.facts)
+
+    def look(self, question: Mapping[str, Any], deadline_s: float = 30.0) -> Mapping[str, Any]:
+        """What is there."""
+        return self._patiently(lambda: self._host.look(question, deadline_s))
 
     def work_folder(self, name: str) -> str:
         """A folder to work in."""

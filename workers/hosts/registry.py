@@ -25,10 +25,13 @@ def make_local_host(name: str, config: HostConfig, data_dir: Path) -> Host:
     return LocalHost(name, data_dir, nvidia_smi=config.nvidia_smi)
 
 
-def make_systemd_host(name: str, config: HostConfig, transport: Transport, claim: Claim | None) -> ProductionHost:
-    """A host with systemd and our helper. Without a claim it can only be looked at."""
+def make_systemd_host(
+    name: str, config: HostConfig, transport: Transport, claim: Claim | None, data_dir: Path | None = None
+) -> ProductionHost:
+    """A host with systemd and our helper. Without a claim it can only be looked at. `data_dir`: where artifacts are kept."""
     like = config.park[0] if config.park else None
-    return SystemdHost(name, Helper(transport, claim), GpuTools(transport, config.nvidia_smi), run_as=config.run_as, like=like)
+    gpus = GpuTools(transport, config.nvidia_smi)
+    return SystemdHost(name, Helper(transport, claim), gpus, run_as=config.run_as, like=like, data_dir=data_dir)
 
 
 def connect(config: HostConfig, environ: Mapping[str, str]) -> Transport:

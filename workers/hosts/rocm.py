@@ -12,6 +12,9 @@ from workers.hosts.gpu_reading import GpuHolder, GpuMemory, GpuReading
 from workers.hosts.gpu_tool import NoDevices, ToolFailed, ask
 from workers.hosts.transport import Transport
 
+MOST_DIGITS = 18
+"""No amount of bytes is longer."""
+SHOWN = 100
 MIB = 2**20
 PER_UNIT = {"B": 1 / MIB, "KB": 1 / 1024, "MB": 1.0, "GB": 1024.0}
 """Of amd-smi, which writes MB for 2^20 bytes."""
@@ -66,8 +69,8 @@ def _card(name: str, card: Mapping[str, str]) -> GpuMemory:
 def _mib(value: str | None) -> int | None:
     if value is None or value.strip().lower() in UNKNOWN_NAMES:
         return None
-    if not value.strip().isdecimal():
-        raise ToolFailed(f"{value!r} is not an amount of memory")
+    if not value.strip().isdecimal() or len(value.strip()) > MOST_DIGITS:
+        raise ToolFailed(f"{value[:SHOWN]!r} is not an amount of memory")
     return _rounded(int(value) / MIB)
 
 

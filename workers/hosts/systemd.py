@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from service.domain.reasons import Reason
@@ -20,13 +22,21 @@ from workers.hosts.base import (
     UnitPhase,
     UnitSource,
     UnitState,
+    Usage,
 )
+from workers.hosts.fetching import Fetch
 from workers.hosts.gpu_reading import GpuReading
 from workers.hosts.gpus import GpuTools
 from workers.hosts.helper_client import Helper, HelperRefused
+from workers.hosts.looking import look
 from workers.hosts.proof_of_argv import check_argv, expected_argvs
 
 SUFFIX = ".service"
+OURS = "expctl-"
+WORK = "/var/lib/expctl-work"
+"""Where the helper has systemd make the folders of commands."""
+ENV = "/usr/bin/env"
+LABEL = re.compile(r"[A-Za-z0-9_-]{1,100}")
 EXITED, KILLED, DUMPED = 1, 2, 3
 """ExecMainCode: how the main process ended, as waitid(2) numbers it."""
 LIVING = frozenset({"active", "activating", "reloading", "refreshing", "deactivating", "maintenance"})
@@ -38,9 +48,12 @@ START_DEADLINE_S = 20
 class SystemdHost:
     """Units are `<name>.service`; everything that changes the host carries this worker's claim."""
 
-    def __init__(self, name: str, helper: Helper, gpus: GpuTools, *, run_as: str | None = None, like: str | None = None) -> None:
-        """`run_as` is who runs experiments; else it is whoever runs the unit `like`."""
+    def __init__(
+        self, name: str, helper: Helper, gpus: GpuTools, *, run_as: str | None = None, like: str | None = None, data_dir: Path | None = None
+    ) -> None:
+        """`run_as` is who runs experiments; else it is whoever runs the unit `like`. `data_dir`: where artifacts are kept."""
         self._name, self._helper, self._gpus, self._run_as, self._like = name, helper, gpus, run_as, like
+        self._data_dir = data_dir
 
     @property
     def name(self) -> str:
@@ -105,22 +118,28 @@ class SystemdHost:
     def start_unit(self, definition: UnitDefinition) -> UnitState:
         """Write the unit, start it, and prove by /proc that it runs what was meant. Adopts one that runs with just that."""
         unit = _full(definition.name)
-        if self.unit(definition.name).phase != UnitPhase.ACTIVE:
+        state = self.unit(definition.name)
+        if definition.once is not None and (state.phase == UnitPhase.ACTIVE or (state.invocation_id or "") != definition.once):
+            return state
+        if state.phase != UnitPhase.ACTIVE:
             fork = definition.fork
             self._helper.act(
                 "write-unit",
                 unit=unit,
-                argv=None if fork else list(definition.argv),
+                argv=None if fork else list(definition.argv if definition.once is None else _findable(definition.argv)),
                 fork=None if fork is None else {"from_unit": _full(fork.from_unit), "words": list(fork.words)},
                 env=dict(definition.env),
-                cwd=definition.cwd,
+                cwd=None if definition.cwd == self.work_folder(definition.name) else definition.cwd,
                 user=definition.user,
                 conflicts=[_full(name) for name in definition.conflicts],
+                # A helper of an earlier version refuses keys that it does not know.
+                **({} if definition.once is None else {"once": True}),
             )
         started = self._start(unit)
         state = state_of(started)
         try:
-            if state.phase == UnitPhase.ACTIVE or started["seen_argv"]:
+            # What runs once may be a script that has become another program by the time of the look.
+            if definition.once is None and (state.phase == UnitPhase.ACTIVE or started["seen_argv"]):
                 expected = expected_argvs(definition, dict(started.get("variables") or {}))
                 check_argv(unit, started["seen_argv"], expected, started["show"])
         except HostError:
@@ -232,13 +251,20 @@ class SystemdHost:
         """Clocks, power, temperature and throttling a GPU."""
         return self._gpus.state()
 
-    def work_folder(self, name: str) -> str:
-        """Commands do not run here yet."""
-        raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{name}: a `command` experiment needs a host that keeps plain processes")
+    def look(self, question: Mapping[str, Any], deadline_s: float = 30.0) -> Mapping[str, Any]:
+        """As the login user may see it; a login as root looks as whoever runs the engine."""
+        return look(self._helper.transport, question, deadline_s)
 
-    def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:  # noqa: ARG002 - the seam's signature
-        """Commands do not run here yet."""
-        raise HostError(Reason.REMOTE_COMMAND_FAILED, f"{label}: a `command` experiment needs a host that keeps plain processes")
+    def work_folder(self, name: str) -> str:
+        """Made by systemd at the unit's start, for whoever runs it, and never taken away."""
+        return f"{WORK}/{name}"
+
+    def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:
+        """Copies go to `artifacts`/<label> in the worker's data folder."""
+        if self._data_dir is None or LABEL.fullmatch(label) is None:
+            raise HostError(Reason.INTERNAL_ERROR, f"there is no place for the artifacts of {label[:100]!r}")
+        into = self._data_dir / "artifacts" / label
+        return Fetch(self._helper.transport, self.run_as, into, limit_bytes, tick).all(patterns, cwd)
 
 
 def _fired(reason: str, evidence: str, story: Mapping[str, Any]) -> DeadManFired | None:
@@ -250,7 +276,7 @@ def _fired(reason: str, evidence: str, story: Mapping[str, Any]) -> DeadManFired
 def state_of(status: Mapping[str, Any]) -> UnitState:
     """From what systemd says of a unit."""
     show, pids = status["show"], tuple(int(pid) for pid in status["pids"])
-    phase = _phase(show)
+    phase = _phase(show, ours=str(status["unit"]).startswith(OURS))
     code, number = _number(show.get("ExecMainCode")), _number(show.get("ExecMainStatus"))
     ended = phase == UnitPhase.ENDED
     return UnitState(
@@ -265,11 +291,26 @@ def state_of(status: Mapping[str, Any]) -> UnitState:
         left_over_pids=pids if phase != UnitPhase.ACTIVE else (),
         argv=tuple(status.get("seen_argv") or ()) or tuple(status["argv"]),
         boot_id=status.get("boot_id"),
+        used=_used(status) if phase == UnitPhase.ACTIVE else None,
     )
 
 
-def _phase(show: Mapping[str, str]) -> UnitPhase:
+UNSET = 2**64 - 1
+"""What systemd shows for a figure that it does not keep."""
+
+
+def _used(status: Mapping[str, Any]) -> Usage:
+    """By the processes, else by the control group: that one does not see what comes over the network's file systems."""
+    show = status["show"]
+    cpu, read = (None if (found := _number(show.get(name))) == UNSET else found for name in ("CPUUsageNSec", "IOReadBytes"))
+    by_processes = status.get("read_bytes")
+    return Usage(None if cpu is None else cpu / 1e9, read if by_processes is None else int(by_processes))
+
+
+def _phase(show: Mapping[str, str], *, ours: bool) -> UnitPhase:
     active = show.get("ActiveState", "")
+    if ours and active == "active" and show.get("SubState") == "exited":
+        return UnitPhase.ENDED  # it is kept so that how it ended is not forgotten; production may be meant to be like that
     if active in LIVING:
         return UnitPhase.ACTIVE
     if active not in {"inactive", "failed"}:
@@ -277,6 +318,11 @@ def _phase(show: Mapping[str, str]) -> UnitPhase:
     if active == "failed" or show.get("InvocationID") or _number(show.get("ExecMainCode")):
         return UnitPhase.ENDED
     return UnitPhase.NOT_FOUND
+
+
+def _findable(argv: tuple[str, ...]) -> list[str]:
+    """With an absolute path, as systemd wants it; anything else is looked for by `env`, as a shell would."""
+    return list(argv) if argv[0].startswith("/") else [ENV, *argv]
 
 
 def _number(text: str | None) -> int | None:

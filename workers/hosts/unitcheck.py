@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from service.domain.reasons import Reason
 from workers.execline import BadLine, CommandLine, Word, split_commands
@@ -29,8 +30,9 @@ _DIRECTIVE = re.compile(
     r"|WantedBy|RequiredBy|Alias|After|Before|Wants|Requires|Conflicts|Description|Documentation|RuntimeDirectory|StateDirectory)="
     r"|\[(?:Unit|Service|Install)\]\Z"
 )
-_LONGEST_JSON = 200
-"""Words of an unquoted JSON text that are looked at."""
+_OPTION = re.compile(r"--?[\w.-]+=")
+_BEGINS_JSON = re.compile(r'\{ *["}]|\[ *["{\[\]\w-]')
+_DECODE = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True)
@@ -151,28 +153,24 @@ def _odd_words(setting: Setting, command: CommandLine) -> Iterator[Finding]:
 
 def _unquoted_json(words: tuple[Word, ...]) -> Iterator[str]:
     """JSON that was written bare: as written it is JSON, as it arrives it is not."""
-    at = 0
-    while at < len(words):
-        found = next((end for end in range(at + 1, min(at + _LONGEST_JSON, len(words)) + 1) if _loses_quotes(words[at:end])), None)
-        if found is not None:
-            yield " ".join(word.raw for word in words[at:found])
-        at = found or at + 1
-
-
-def _loses_quotes(words: tuple[Word, ...]) -> bool:
-    begin = re.sub(r"\A--?[\w.-]+=", "", words[0].raw)
-    if not begin.startswith(("{", "[")) or not words[-1].raw.endswith(("}", "]")):
-        return False
-    raw = " ".join([begin, *(word.raw for word in words[1:])])
-    return '"' in raw and _is_json(raw)
-
-
-def _is_json(text: str) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    text = " ".join(word.raw for word in words)
+    begins = list(accumulate((len(word.raw) + 1 for word in words), initial=0))
+    ends = {begin - 1 for begin in begins[1:]}
+    done = 0
+    for begin, word in zip(begins, words, strict=False):
+        option = _OPTION.match(word.raw)
+        start = begin + (option.end() if option else 0)
+        if begin < done or not _BEGINS_JSON.match(text, start):
+            continue
+        try:
+            end = _DECODE(text, start)[1]
+        except ValueError:
+            continue
+        except RecursionError:
+            return  # nobody nests a thousand brackets in a unit file, and each of them would be tried
+        if end in ends and '"' in text[start:end]:
+            yield text[begin:end]
+            done = end
 
 
 def _unset(unit: UnitFile, setting: Setting, command: CommandLine, names: frozenset[str]) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from service.domain.reasons import Reason
 from workers.hosts.base import HostError, UnitDefinition
-from workers.hosts.process import Process, all_processes, descendants, environment_value, same_process
+from workers.hosts.process import Process, all_processes, descendants, environment_value, read_process, same_process
 from workers.hosts.supervise import MARKER, boot_id
 
 UNIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._-]{0,200}")
@@ -232,3 +232,12 @@ def os_errors() -> Iterator[None]:
 def reason_of_errno(number: int | None) -> Reason:
     """disk_full where the disk or the quota is full, else that the command failed."""
     return Reason.DISK_FULL if number in {errno.ENOSPC, errno.EDQUOT} else Reason.REMOTE_COMMAND_FAILED
+
+
+def reap(record: UnitRecord) -> None:
+    """Where this process runs as a container's first one, orphans become its children, and a child must be waited for."""
+    supervisor = read_process(record.supervisor_pid)
+    # Nobody else's child with the same pid may lose its exit status here.
+    if supervisor is not None and not supervisor.alive and supervisor.start_ticks == record.supervisor_ticks:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(supervisor.pid, os.WNOHANG)

@@ -24,6 +24,8 @@ ENGINE_DEAD = "EngineCore encountered an issue. See stack trace (above) for the 
 class Api:
     """Answers requests with what the engine gives, and fails as the faults say."""
 
+    routes: tuple[str, ...] = GET_ROUTES
+
     def __init__(self, config: ServeConfig, engine: SimEngine, knobs: Knobs, log: EngineLog) -> None:
         self.config = config
         self.engine = engine
@@ -39,9 +41,9 @@ class Api:
                 await self._generate(request, responder)
             except Refused as refused:
                 await responder.send_json(refused.status, refused.content)
-        elif request.path in GET_ROUTES and request.method in {"GET", "HEAD"}:
-            await self._answer_get(request.path, responder)
-        elif request.path in GENERATING or request.path in GET_ROUTES:
+        elif request.path in self.routes and request.method in {"GET", "HEAD"}:
+            await self.answer_get(request.path, responder)
+        elif request.path in GENERATING or request.path in self.routes:
             await responder.send_json(405, {"detail": "Method Not Allowed"})
         else:
             await responder.send_json(404, {"detail": "Not Found"})
@@ -52,7 +54,8 @@ class Api:
         scheme, _, key = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and key.strip() in self.config.api_keys
 
-    async def _answer_get(self, path: str, responder: Responder) -> None:
+    async def answer_get(self, path: str, responder: Responder) -> None:
+        """What a route tells."""
         if path == "/metrics":
             page = self.engine.metrics.page() if self.config.log_stats else ""
             await responder.send(200, page, "text/plain; version=1.0.0; charset=utf-8")

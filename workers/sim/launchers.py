@@ -1,4 +1,4 @@
-"""Small programs `vllm` and `nvidia-smi` that start the simulation, for a host that is given paths of programs."""
+"""Small programs `vllm`, `sglang` and `nvidia-smi` that start the simulation, for a host that is given paths of programs."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class SimLaunchers:
-    """Where the two programs stand."""
+    """Where the programs stand."""
 
     engine: Path
     nvidia_smi: Path
+    sglang: Path
+    """The engine again, with the words of SGLang."""
 
 
 def write_launchers(folder: Path, env: Mapping[str, str]) -> SimLaunchers:
-    """Write both programs into `folder`. Of `env` they export the EXPCTL_SIM_* values; what their own environment says comes first."""
+    """Write the programs into `folder`. Of `env` they export the EXPCTL_SIM_* values; what their own environment says comes first."""
     folder.mkdir(parents=True, exist_ok=True)
     knobs = {key: value for key, value in env.items() if key.startswith(PREFIX)}
     return SimLaunchers(
         engine=_write(folder / "vllm", "workers.sim", knobs),
         nvidia_smi=_write(folder / "nvidia-smi", "workers.sim.nvidia_smi", knobs),
+        sglang=_write(folder / "sglang", "workers.sim.sglang_serve", knobs),
     )
 
 

@@ -59,6 +59,9 @@ class Loader:
     async def _until(self, share: float) -> None:
         await asyncio.sleep(max(0.0, self.began + share * self.knobs.load_seconds - time.monotonic()))
 
+    async def _forever(self) -> None:
+        await asyncio.Event().wait()
+
     def _hold(self, mib: int) -> None:
         write_holding(self.knobs.state_dir, self.log.pid, self.gpus, mib, "VLLM::Worker_TP0 (simulated)")
 
@@ -118,7 +121,7 @@ class Loader:
                 self.log.raw(shard_bar(done, total, time.monotonic() - start))
             self._hold(CONTEXT_MIB + int(self.profile.weights_gib * 1024 * done / total))
             if hang and 100 * done >= hang.value * total:
-                await asyncio.Event().wait()
+                await self._forever()
             if self.knobs.fault("oom_at_load") and 2 * done >= total:
                 self._fail(
                     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of 95.59 GiB of "

@@ -45,8 +45,8 @@ def main(argv: Sequence[str]) -> int:
     log.plain(f"SIMULATION: an imitation of vLLM 0.32.0 by expctl (profile {profile.name}); no model is loaded, every number is made up")
     try:
         config = parse_serve(argv[1:], os.environ.get("VLLM_API_KEY"))
-        gpus = _choose_gpus(config)
-        bound = _bind(config)
+        gpus = choose_gpus(config)
+        bound = bind(config)
     except ConfigRefused as refused:
         log.raw(f"Traceback (most recent call last):\n{refused.message}")
         return 1
@@ -57,7 +57,8 @@ def main(argv: Sequence[str]) -> int:
         return asyncio.run(Server(config, profile, knobs, log, gpus).run(bound))
 
 
-def _choose_gpus(config: ServeConfig) -> list[int]:
+def choose_gpus(config: ServeConfig) -> list[int]:
+    """The visible GPUs that it takes; ConfigRefused where they are too few."""
     visible = visible_gpus()
     if config.gpu_count > len(visible):
         text = f"World size ({config.gpu_count}) is larger than the number of available GPUs ({len(visible)}) in this node."
@@ -65,7 +66,7 @@ def _choose_gpus(config: ServeConfig) -> list[int]:
     return visible[: config.gpu_count]
 
 
-def _bind(config: ServeConfig) -> socket.socket:
+def bind(config: ServeConfig) -> socket.socket:
     """The port is taken at once, but nobody listens before the load is over: until then connections are refused."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
@@ -81,13 +82,15 @@ def _bind(config: ServeConfig) -> socket.socket:
 class Server:
     """One life of the simulated engine."""
 
-    def __init__(self, config: ServeConfig, profile: Profile, knobs: Knobs, log: EngineLog, gpus: list[int]) -> None:
+    def __init__(
+        self, config: ServeConfig, profile: Profile, knobs: Knobs, log: EngineLog, gpus: list[int], metrics: Metrics | None = None
+    ) -> None:
         self.config = config
         self.knobs = knobs
         self.log = log
         self.gpus = gpus
         self.loader = Loader(config, profile, knobs, log, gpus)
-        self.metrics = Metrics(config.served_names[0], config.drafts, config.max_model_len)
+        self.metrics = metrics or Metrics(config.served_names[0], config.drafts, config.max_model_len)
         self.engine = SimEngine(profile, self.metrics, knobs.seed, prefix_caching=config.prefix_caching)
 
     async def run(self, bound: socket.socket) -> int:
@@ -102,7 +105,7 @@ class Server:
             await asyncio.wait({life, waiting}, return_when=asyncio.FIRST_COMPLETED)
             if life.done():
                 life.result()
-            self._say_goodbye()
+            self.say_goodbye()
             life.cancel()
             with suppress(asyncio.CancelledError):
                 await life
@@ -118,21 +121,33 @@ class Server:
         await self.loader.run()
         if self.knobs.fault("ignore_term"):
             self._leave_a_deaf_process()
-        http = HttpServer(Api(self.config, self.engine, self.knobs, self.log).handle, self._log_access)
+        http = HttpServer(self.api().handle, self._log_access)
         server = await asyncio.start_server(http.connection, sock=bound, limit=MAX_HEAD, backlog=512)
-        self.log.raw(f"INFO:     Started server process [{self.log.pid}]\nINFO:     Waiting for application startup.\n")
-        self.log.raw("INFO:     Application startup complete.\n")
+        self.say_that_it_serves()
         try:
             await self._log_stats()
         finally:
             server.close()
             await http.close()
 
+    def api(self) -> Api:
+        """The routes."""
+        return Api(self.config, self.engine, self.knobs, self.log)
+
+    def say_that_it_serves(self) -> None:
+        """It listens."""
+        self.log.raw(f"INFO:     Started server process [{self.log.pid}]\nINFO:     Waiting for application startup.\n")
+        self.log.raw("INFO:     Application startup complete.\n")
+
+    def stats(self, stats: IntervalStats) -> list[tuple[str, str]]:
+        """Source and text of what is logged every ten seconds."""
+        return stats.lines() if self.config.log_stats else []
+
     async def _log_stats(self) -> None:
         stats = IntervalStats(self.metrics)
         while True:
             await asyncio.sleep(STATS_INTERVAL_S)
-            for source, text in stats.lines() if self.config.log_stats else ():
+            for source, text in self.stats(stats):
                 self.log.info(API, source, text)
 
     def _log_access(self, client: str, request: Request, status: int) -> None:
@@ -140,7 +155,8 @@ class Server:
             phrase = {200: "OK", 400: "Bad Request", 401: "Unauthorized", 404: "Not Found", 405: "Method Not Allowed"}.get(status, "")
             self.log.plain(f'INFO:     {client} - "{request.method} {request.path} HTTP/1.1" {status} {phrase}'.rstrip())
 
-    def _say_goodbye(self) -> None:
+    def say_goodbye(self) -> None:
+        """Before it leaves."""
         self.log.info(API, "launcher.py:254", "[shutdown] API server: shutdown triggered")
         self.log.info(API, "launcher.py:270", "[shutdown] API server: stopping engine client mode=abort timeout=0s")
         self.log.info(CORE, "core.py:1635", "[shutdown] EngineCore: start mode=abort timeout=0s")

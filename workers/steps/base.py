@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -14,6 +14,7 @@ from service.domain.speculation import Speculation
 from service.domain.status import Outcome
 from workers.engines.base import Engine
 from workers.hosts.base import Host, UnitPhase, UnitState
+from workers.preflight.findings import Report
 
 PhaseKind = Literal["first_request", "warmup", "measured"]
 
@@ -73,6 +74,9 @@ class Recorder(Protocol):
     def since_launch_s(self) -> float:
         """Seconds since the launch step began, also across workers."""
 
+    def longest_s(self, phase: str | None) -> float | None:
+        """The longest that a phase of such a load took before; None where none was seen. `None` is what comes before the first."""
+
     def cursor(self) -> str | None:
         """How far the unit's log was copied."""
 
@@ -122,6 +126,8 @@ class StepContext:
     """Units that serve here by day and are parked now; whoever starts one of them ends ours."""
     run_as: str | None = None
     """Who runs rendered units; None: whoever the host runs things as."""
+    preflight: Callable[[], Report] | None = None
+    """Looks at the experiment before it is started; None: nobody does."""
 
     def living_unit(self) -> UnitState | None:
         """The unit as recorded at launch, alive; StepFailed if it is gone or another one. None for an endpoint."""

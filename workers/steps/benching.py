@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
+from service.domain.engine_spec import VllmEngine
+from service.domain.llamacpp_spec import LlamacppEngine
 from service.domain.reasons import Reason
+from service.domain.sglang_spec import SglangEngine
+from service.domain.spec import Spec
+from workers.bench.run import Asked
 from workers.bench.target import Target
 from workers.steps.base import StepContext, StepFailed, follow_log
 
@@ -25,15 +30,29 @@ def bench_target(ctx: StepContext) -> Target:
     return Target(base_url=ctx.engine.api_base(ctx.address), model=ctx.engine.served_model(readiness), headers=ctx.engine.headers())
 
 
-def keep_watch(ctx: StepContext) -> Callable[[], bool]:
-    """For `should_stop`: raises where the recorder has cause to, and copies the engine's log now and then."""
+def asked_of(spec: Spec) -> Asked:
+    """Whether the experiment's server speculates, as far as its own keys tell."""
+    engine = spec.engine
+    if not isinstance(engine, VllmEngine | LlamacppEngine | SglangEngine):
+        return Asked()
+    if engine.speculative is not None:
+        return Asked(engine.speculative.method != "none", engine.speculative.num_speculative_tokens)
+    if engine.args.get("speculative-config", "") is None:
+        return Asked(configured=False)
+    # A unit that is forked may have it in its own command line, and there are shorter ways to ask for it.
+    elsewhere = isinstance(engine, VllmEngine) and engine.from_unit is not None
+    return Asked(None if elsewhere or any("spec" in name or "draft" in name for name in engine.args) else False)
+
+
+def keep_watch(ctx: StepContext, hear: Callable[[Iterable[str]], None] = lambda _lines: None) -> Callable[[], bool]:
+    """For `should_stop`: raises where the recorder has cause to, and copies the engine's log now and then. `hear` is told new lines."""
     copied = ctx.clock.monotonic()
 
     def look() -> bool:
         nonlocal copied
         ctx.recorder.check()
         if ctx.clock.monotonic() - copied >= LOG_EVERY_S:
-            follow_log(ctx)
+            hear(follow_log(ctx))
             copied = ctx.clock.monotonic()
         return False
 

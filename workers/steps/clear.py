@@ -7,6 +7,7 @@ from typing import Any
 from service.domain.reasons import Reason
 from workers.hosts.base import UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed
+from workers.steps.before import look_before
 from workers.steps.free_gpus import free_gpus
 from workers.steps.orphans import OURS, Orphans
 
@@ -27,9 +28,11 @@ def clear(ctx: StepContext) -> None:
         # A worker died between starting the unit and writing that down; launch will look at it.
         ctx.recorder.note(evidence={"cleared": "skipped: the unit runs already"})
         return
+    look_before(ctx)
     ended = end_left_overs(ctx)
     orphans = Orphans(ctx)
-    _free_port(ctx, orphans)
+    if ctx.port:  # a command has none
+        _free_port(ctx, orphans)
     found = free_gpus(ctx, orphans)
     if "baseline_mib" in found:
         found |= _shared_memory(ctx)

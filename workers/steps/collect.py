@@ -7,12 +7,17 @@ from service.domain.status import Outcome
 from workers.steps.base import StepContext, StepFailed, follow_log
 
 
-def collect(ctx: StepContext) -> None:
-    """Provenance of the host and of the run; a run with a failed request is invalid."""
+def provenance(ctx: StepContext) -> None:
+    """What the host is, and what its GPUs show at the end."""
     follow_log(ctx)
     reading = ctx.host.gpus()
     gpus = [{"index": gpu.index, "uuid": gpu.uuid, "name": gpu.name, "used_mib": gpu.used_mib} for gpu in reading.gpus]
     ctx.recorder.facts({"host": ctx.host.facts(), "gpus": gpus, "no_gpus": reading.no_gpus, "driver": reading.driver})
+
+
+def collect(ctx: StepContext) -> None:
+    """Provenance of the host and of the run; a run with a failed request is invalid."""
+    provenance(ctx)
     failed = ctx.recorder.failed_requests()
     if failed:
         first = failed[0]

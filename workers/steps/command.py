@@ -11,7 +11,8 @@ from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.reasons import Reason
 from workers.engines.command import CommandProgress, ProgressPattern
 from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
-from workers.steps.base import StepContext, StepFailed, ending, follow_log
+from workers.steps.base import StepContext, StepFailed, ending, follow_log, why_ended
+from workers.steps.before import look_before
 from workers.steps.clear import clear, end_left_overs
 
 POLL_S = 0.5
@@ -38,6 +39,7 @@ def clear_for_command(ctx: StepContext) -> None:
     if ctx.host.unit(ctx.unit).phase == UnitPhase.ACTIVE:
         ctx.recorder.note(evidence={"cleared": "skipped: the unit runs already"})
         return
+    look_before(ctx)
     ctx.recorder.note(evidence={"ended": end_left_overs(ctx), "gpus": "not asked for"})
 
 
@@ -52,8 +54,9 @@ def launch_command(ctx: StepContext) -> None:
     if not recorded.startswith(ABOUT_TO_START):
         state = _ours(ctx)
     elif state.phase == UnitPhase.NOT_FOUND or recorded == f"{ABOUT_TO_START}{state.invocation_id}":
-        state = _start(ctx)
-    evidence = {"argv": list(_definition(ctx).argv), "cwd": _folder(ctx), "pid": state.main_pid}
+        state = _start(ctx, recorded.removeprefix(ABOUT_TO_START))
+    wanted = _definition(ctx)
+    evidence = {"argv": list(wanted.argv), "cwd": wanted.cwd, "pid": state.main_pid, "boot_id": state.boot_id}
     ctx.recorder.note(unit=ctx.unit, invocation_id=state.invocation_id, evidence=evidence)
 
 
@@ -101,17 +104,25 @@ def _folder(ctx: StepContext) -> str:
     return _spec(ctx).cwd or ctx.host.work_folder(ctx.unit)
 
 
-def _definition(ctx: StepContext) -> UnitDefinition:
+def _definition(ctx: StepContext, before: str = "") -> UnitDefinition:
     wanted = ctx.engine.launch()
     if wanted is None:
         raise TypeError(f"experiment {ctx.experiment_id} has nothing to launch")
-    return UnitDefinition(name=ctx.unit, argv=wanted.argv, env=wanted.env, cwd=_folder(ctx), user=_spec(ctx).user)
+    return UnitDefinition(
+        name=ctx.unit,
+        argv=wanted.argv,
+        env=wanted.env,
+        cwd=_folder(ctx),
+        user=_spec(ctx).user or ctx.run_as,
+        conflicts=ctx.production,
+        once=before,
+    )
 
 
-def _start(ctx: StepContext) -> UnitState:
+def _start(ctx: StepContext, before: str) -> UnitState:
     ctx.recorder.check()
     try:
-        return ctx.host.start_unit(_definition(ctx))
+        return ctx.host.start_unit(_definition(ctx, before))
     except HostError as error:
         cwd = _spec(ctx).cwd
         about_cwd = error.reason == Reason.EXEC_FAILED and cwd is not None and error.evidence.startswith(f"{cwd}: ")
@@ -206,10 +217,21 @@ def _ours(ctx: StepContext) -> UnitState:
     """The state of the invocation that was recorded."""
     state = _known(ctx)
     if state.phase == UnitPhase.NOT_FOUND:
+        _raise_if_from_outside(ctx, state)
         raise StepFailed(Reason.COMMAND_FAILED, f"the host has lost every trace of {ctx.unit}; how the command ended is not known")
     if state.invocation_id != ctx.recorder.invocation():
         raise StepFailed(Reason.COMMAND_FAILED, f"{ctx.unit} was started again by somebody else")
     return state
+
+
+FROM_OUTSIDE = frozenset({Reason.HOST_REBOOTED, Reason.HOST_UNREACHABLE, Reason.PRODUCTION_STARTED_BY_HAND, Reason.HOST_OUT_OF_MEMORY})
+"""Endings that are no fault of the command's."""
+
+
+def _raise_if_from_outside(ctx: StepContext, state: UnitState) -> None:
+    reason, how = why_ended(ctx, state)
+    if reason in FROM_OUTSIDE:
+        raise StepFailed(Reason(reason), how)
 
 
 def _failure(ctx: StepContext, state: UnitState, watch: _Watch) -> StepFailed | None:
@@ -218,6 +240,9 @@ def _failure(ctx: StepContext, state: UnitState, watch: _Watch) -> StepFailed | 
         return StepFailed(Reason.COMMAND_TIMEOUT, detail, watch.last_words())
     if state.exit_status == 0:
         return None
+    reason, how = why_ended(ctx, state)
+    if reason in FROM_OUTSIDE:
+        return StepFailed(Reason(reason), how, watch.last_words())
     if state.exit_status is None and state.signal is None:
         detail = "the command ended, and how is not known: the host was restarted, or what watched over the command was killed"
     else:

@@ -150,6 +150,8 @@ class FakeRecorder:
     invocation_id: str | None = None
     launched_s_ago: float = 0.0
     """How long before the clock's zero launch began, in another worker."""
+    longest: dict[str | None, float] = field(default_factory=dict)
+    """How long each phase of a load took at most."""
     launch_evidence: dict[str, Any] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
     log_cursor: str | None = None
@@ -210,6 +212,10 @@ class FakeRecorder:
     def since_launch_s(self) -> float:
         """By the clock, and by what another worker used before."""
         return self.launched_s_ago + self.clock.now
+
+    def longest_s(self, phase: str | None) -> float | None:
+        """What was set for the phase."""
+        return self.longest.get(phase)
 
     def cursor(self) -> str | None:
         """How far the log was copied."""

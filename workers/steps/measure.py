@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from service.domain.measurement import RequestResult
-from service.domain.reasons import Reason
+from service.domain.reasons import RULES, Reason
 from service.domain.speculation import EngineCounters
+from service.domain.status import Outcome
 from workers.bench.prompts import resolve
 from workers.bench.run import PhaseRun, run_phase_blocking
 from workers.bench.target import Target
-from workers.steps.base import StepContext, StepFailed
-from workers.steps.benching import bench_target, keep_watch
+from workers.steps.base import StepContext, StepFailed, follow_log
+from workers.steps.benching import asked_of, bench_target, keep_watch
+from workers.steps.collect import provenance
+from workers.steps.speculation_log import SpeculationLog
 
 MOST_OUTAGES = 2
 """How often a level is measured again because the host was out of reach meanwhile, or the wire to it stood still."""
@@ -21,6 +25,7 @@ def measure(ctx: StepContext) -> None:
     """One bench phase a level. A level cut short before is measured again whole."""
     target = bench_target(ctx)
     counters = ctx.engine.counters(ctx.address)
+    spoilt: dict[int, Reason] = {}
     for level in ctx.spec.bench.concurrency:
         if level in ctx.recorder.measured_levels():
             continue
@@ -38,6 +43,19 @@ def measure(ctx: StepContext) -> None:
             raise StepFailed(Reason.CONNECTION_LOST, f"the host was lost in each of {MOST_OUTAGES + 1} measurements at concurrency {level}")
         ctx.recorder.end_phase(phase, run.result.summary, run.result.speculation)
         ctx.recorder.facts({f"loop_lag_ms_p99@{level}": run.loop_lag_ms_p99})
+        summary = run.result.summary
+        if not summary.valid and not summary.failed:
+            spoilt[level] = summary.invalid_reason or Reason.BENCH_ERROR
+    if spoilt:
+        _invalid(ctx, spoilt)
+
+
+def _invalid(ctx: StepContext, spoilt: dict[int, Reason]) -> None:
+    """Every request was fine, and yet the figures may not be believed. Failed requests are told of by `collect`."""
+    provenance(ctx)
+    level, reason = next(iter(spoilt.items()))
+    detail = f"the measurement at concurrency {level} does not count: {RULES[reason].sentence}"
+    raise StepFailed(reason, detail, outcome=Outcome.INVALID)
 
 
 def _one_level(ctx: StepContext, target: Target, counters: Callable[[], EngineCounters | None], level: int) -> tuple[int, PhaseRun]:
@@ -47,7 +65,14 @@ def _one_level(ctx: StepContext, target: Target, counters: Callable[[], EngineCo
     phase = ctx.recorder.begin_phase("measured", level)
     keep = _Keeper(ctx, phase, level)
     before = ctx.host.gpu_state()
-    run = run_phase_blocking(target, ctx.spec.bench, level, counters=counters, on_request=keep, should_stop=keep_watch(ctx))
+    # What was logged until now speaks of other requests.
+    follow_log(ctx)
+    log = SpeculationLog()
+    run = run_phase_blocking(
+        target, ctx.spec.bench, level, counters=counters, asked=asked_of(ctx.spec), on_request=keep, should_stop=keep_watch(ctx, log.hear)
+    )
+    log.hear(follow_log(ctx))
+    run = replace(run, result=run.result.model_copy(update={"speculation": log.instead_of(run.result.speculation)}))
     # The same process must have served all of it, or the numbers belong to two servers.
     ctx.living_unit()
     if before:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, CheckConstraint, Column, Float, Index, Text, UniqueConstraint, text
+from sqlalchemy import JSON, CheckConstraint, Column, Float, Index, Integer, Text, UniqueConstraint, text
 from sqlmodel import Field, SQLModel
 
 from service.store.columns import json_column, time_column, utc_now
@@ -61,6 +61,12 @@ class ExperimentRow(SQLModel, table=True):
     held_because: str | None = Field(default=None, sa_column=Column(Text))
     retry_of: int | None = None
     """The experiment that this one tries again."""
+    load: int = Field(default=1, sa_column=Column(Integer, nullable=False, server_default="1"))
+    """Which load of its configuration, of as many as the spec's `repeat_load`."""
+    load_of: int | None = Field(default=None, index=True)
+    """The first load of the same configuration in the same submission; null for that one itself."""
+    recheck_of: int | None = Field(default=None, index=True)
+    """The baseline whose configuration is loaded once more here, after the candidates that this one waits for."""
     baseline_id: int | None = Field(default=None, foreign_key="experiments.id")
     created_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
     started_at: datetime | None = Field(default=None, sa_column=time_column())

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import JSON, CheckConstraint, Column, Index, Text
 from sqlmodel import Field, SQLModel
 
-from service.store.columns import json_column, time_column, utc_now
+from service.store.columns import TokenIds, json_column, time_column, utc_now
 
 
 class BenchPhaseRow(SQLModel, table=True):
@@ -24,8 +24,6 @@ class BenchPhaseRow(SQLModel, table=True):
     id: int | None = Field(default=None, primary_key=True)
     experiment_id: int = Field(foreign_key="experiments.id")
     attempt: int
-    load: int = 1
-    """Which load of this configuration."""
     kind: str
     concurrency: int
     started_at: datetime = Field(default_factory=utc_now, sa_column=time_column(nullable=False))
@@ -54,6 +52,7 @@ class RequestRow(SQLModel, table=True):
     tpot_s: float | None = None
     e2e_s: float | None = None
     prompt_tokens: int | None = None
+    cached_tokens: int | None = None
     completion_tokens: int | None = None
     reasoning_tokens: int | None = None
     tokens_from: str | None = None
@@ -63,6 +62,8 @@ class RequestRow(SQLModel, table=True):
     text: str = Field(default="", sa_column=Column(Text, nullable=False))
     reasoning_text: str = Field(default="", sa_column=Column(Text, nullable=False))
     tool_calls: list[dict[str, Any]] = Field(default_factory=list, sa_column=json_column())
+    prompt_token_ids: list[int] | None = Field(default=None, sa_column=Column(TokenIds))
+    output_token_ids: list[int] | None = Field(default=None, sa_column=Column(TokenIds))
     error_code: int | None = None
     error_message: str | None = Field(default=None, sa_column=Column(Text))
     warnings: list[str] = Field(default_factory=list, sa_column=json_column())

@@ -286,3 +286,14 @@ def test_the_document_says_which_scope_each_operation_needs(team: Team) -> None:
     assert said["/v1/hosts", "post"] == [{"token": ["admin"]}]
     assert said["/v1/hosts", "get"] == [{"token": ["read"]}]
     assert said["/healthz", "get"] == []
+
+
+def test_a_look_at_an_experiment_runs_its_program_so_it_needs_the_same_scope(team: Team) -> None:
+    plain, code = ({"kind": "vllm", "model": "m", **more} for more in ({}, {"executable": "/srv/own"}))
+    path = "/v1/hosts/local/preflight"
+    problem(team.of("ann", "POST", path, {"experiments": [{"name": "x", "engine": code}]}), 403, "forbidden")
+    made = team.of("ann", "POST", path, {"experiments": [{"name": "x", "engine": plain}]})
+    assert made.status_code == 202
+    own = f"{path}/{made.json()['id']}"
+    problem(team.of("bob", "DELETE", own), 403, "forbidden")
+    assert team.of("ann", "DELETE", own).status_code == 200

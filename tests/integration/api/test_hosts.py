@@ -237,3 +237,41 @@ def test_a_host_that_is_away_needs_a_person(api: Api) -> None:
     found = api.get("/v1/hosts/llm-two").json()
     assert found["shift_text"].startswith("unreachable since ")
     assert (found["needs_person"], found["unreachable_since"] is not None) == (True, True)
+
+
+def test_experiments_are_looked_at_without_being_queued(api: Api) -> None:
+    add(api)
+    engine = {"kind": "vllm", "model": "/m", "env": {"MY_TOKEN": "geheim123"}}
+    body = {"experiments": [{"name": "x", "engine": engine, "bench": {"repeat": 3}}]}
+    answer = api.post("/v1/hosts/llm-two/preflight", body, x_expctl_user="ann")
+    assert answer.status_code == 202
+    made = answer.json()
+    assert (made["kind"], made["args"], made["status"]) == ("preflight", {"experiments": ["x"]}, "queued")
+    assert "geheim123" not in api.get("/v1/hosts/llm-two/requests").text
+    with api.database.read() as session:
+        row = hostrequests.get(session, "llm-two", made["id"])
+    assert set(row.args["experiments"][0]) == {"name", "host", "engine"}
+    assert api.get("/v1/experiments").json()["items"] == []
+    taken_back = api.ask("DELETE", f"/v1/hosts/llm-two/preflight/{made['id']}", headers={"x-expctl-user": "ann"})
+    assert (taken_back.status_code, taken_back.json()["status"]) == (200, "finished")
+    assert api.get(f"/v1/hosts/llm-two/requests/{made['id']}").json()["args"] == {"experiments": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"experiments": []}, 422),
+        ({"experiments": [{"name": "x", "engine": {"kind": "vlm"}}]}, 422),
+        ({"experiments": [{"name": "x", "host": "local", "engine": {"kind": "vllm", "model": "m"}}]}, 422),
+    ],
+)
+def test_a_look_at_what_is_no_experiment_is_refused(api: Api, body: Json, status: int) -> None:
+    add(api)
+    assert api.post("/v1/hosts/llm-two/preflight", body).status_code == status
+
+
+def test_a_check_is_not_withdrawn_as_a_look(api: Api) -> None:
+    add(api)
+    made = api.post("/v1/hosts/llm-two/check").json()
+    refused = api.ask("DELETE", f"/v1/hosts/llm-two/preflight/{made['id']}")
+    assert problem(refused, 409, "conflict")["title"].endswith("is no pre-flight")

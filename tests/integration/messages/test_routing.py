@@ -153,8 +153,10 @@ def test_what_happens_to_hosts_workers_and_production(night: Night) -> None:
     night.event(EventType.PRODUCTION_RESTORED, units=["a.service"], after_s=90.0, away_s=3600.0, proof={"a.service": "one token"})
     night.event(EventType.WORKER_SILENT, worker="gpu:1", why="its lease ran out")
     night.event(EventType.WORKER_BACK, worker="gpu:2")
-    night.event(EventType.LOAD_STALLED, night.succeed(), silent_s=900.0, limit_s=1800.0, where="weights_loading at 45 %")
+    looked = {"gpu memory": "stands at 60 GiB"}
+    night.event(EventType.LOAD_STALLED, night.succeed(), silent_s=900.0, limit_s=1800.0, where="weights_loading at 45 %", looked_at=looked)
     told(night)
+    assert night.deliveries()[-1].body["lines"] == ["gpu memory: stands at 60 GiB", "It is given up after 30 min."]
     assert [row.body["headline"] for row in night.deliveries()] == [
         "local is blocked: gpu_lost: card 3",
         "local: PRODUCTION IS NOT RESTORED (a.service)",

@@ -143,7 +143,7 @@ class Night:
         self.spec = spec
         return self.engine
 
-    def phase(self, target: Any, bench: Any, level: int, *, on_request: Any, should_stop: Any, counters: Any) -> PhaseRun:
+    def phase(self, target: Any, bench: Any, level: int, *, on_request: Any, should_stop: Any, counters: Any, **_more: Any) -> PhaseRun:
         del target, bench, counters
         self.measured.append(self.spec.name)
         self.meanwhile(self.spec, should_stop)

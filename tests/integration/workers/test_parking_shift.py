@@ -394,3 +394,62 @@ def test_a_rehearsal_that_was_asked_before_a_shift_opened_does_not_end_it(databa
     assert answer_to(database, asked[0])["error"] == "a shift is open"
     assert (read(database, 1).outcome, serving_units(evening)) == (Outcome.SUCCEEDED, [PROD])
     assert told(database).count(EventType.PRODUCTION_PARKED) == 1
+
+
+def look_of(*missing: str) -> Callable[[Any], dict[str, Any]]:
+    """A host on which all is there but these models."""
+
+    def look(question: Any) -> dict[str, Any]:
+        there = {"kind": "file", "readable": True, "executable": True, "path": "/bin/vllm", "mark": "1"}
+        return {
+            "user": "expctl",
+            "help": {"why": "not asked here"},
+            "programs": dict.fromkeys(question.get("programs", ()), there),
+            "models": {name: {"kind": "missing"} if name in missing else there for name in question.get("models", ())},
+            "paths": {},
+            "disks": {path: {"free_mib": 90_000} for path in question.get("disks", ())},
+        }
+
+    return look
+
+
+def test_production_is_not_parked_for_what_can_only_fail(database: Database, evening: Night) -> None:
+    evening.host.looks = look_of("/gone")
+    ids = [submit(database, name, engine={"kind": "vllm", "model": "/gone"}) for name in ("a", "b")]
+    before = evening.host.states[PROD].invocation_id
+    evening.work()
+    for one in ids:
+        row = read(database, one)
+        assert (row.outcome, row.reason) == (Outcome.FAILED, Reason.MODEL_NOT_FOUND)
+        assert "/gone" in row.detail
+    assert evening.host.states[PROD].invocation_id == before
+    assert EventType.PRODUCTION_PARKED not in told(database)
+    assert evening.measured == []
+    assert not due(database)
+
+
+def test_what_can_only_fail_does_not_keep_the_next_one_waiting(database: Database, evening: Night) -> None:
+    evening.host.looks = look_of("/gone")
+    first = submit(database, "a", engine={"kind": "vllm", "model": "/gone"})
+    submit(database, "b", engine={"kind": "vllm", "model": "/there"})
+    evening.work()
+    assert evening.measured == ["b"]
+    assert read(database, first).reason == Reason.MODEL_NOT_FOUND
+    assert serving_units(evening) == [PROD]
+
+
+def test_a_dry_run_is_answered_by_the_host_s_worker(database: Database, evening: Night) -> None:
+    evening.host.looks = look_of("/gone")
+    engines = {"a": {"kind": "vllm", "model": "/gone", "env": {"MY_TOKEN": "geheim123"}}, "b": {"kind": "vllm", "model": "/there"}}
+    args = {"experiments": [{"name": name, "host": "local", "engine": engine} for name, engine in engines.items()]}
+    with database.write() as session:
+        asked = hostrequests.ask(session, "local", RequestKind.PREFLIGHT, args, "ann").id or 0
+    evening.work()
+    with database.read() as session:
+        row = hostrequests.get(session, "local", asked)
+    assert (row.status, row.ok) == ("finished", False)
+    first, second = row.answer["experiments"]
+    assert [one["about"] for one in first["findings"] if one["verdict"] == "wrong"] == ["model"]
+    assert not [one for one in second["findings"] if one["verdict"] == "wrong"]
+    assert row.args == {"experiments": ["a", "b"]}, "an environment is not kept longer than it is needed"
+    assert serving_units(evening) == [PROD]

@@ -12,7 +12,7 @@ import pytest
 from service.domain.measurement import RequestResult
 from service.domain.reasons import Reason
 from service.domain.speculation import EngineCounters
-from workers.bench.run import BenchRefused, run_bench_blocking, run_phase_blocking, run_warmup_blocking, still_faster
+from workers.bench.run import Asked, BenchRefused, run_bench_blocking, run_phase_blocking, run_warmup_blocking, still_faster
 
 STRICT = '{"error":{"message":"Unrecognized request argument supplied: cache_salt","code":400}}'
 
@@ -154,6 +154,21 @@ def test_what_the_counters_say_about_the_conditions(
     restarted = warnings == ["server_restarted"]
     assert (summary.valid, summary.failed) == (not restarted, 0)
     assert summary.invalid_reason == (Reason.SERVER_RESTARTED_DURING_RUN if restarted else None)
+
+
+@pytest.mark.parametrize(
+    ("configured", "status", "warnings"), [(True, "never_drafted", []), (False, "off", []), (None, "off", ["off_or_never_drafted"])]
+)
+def test_who_knows_what_the_server_was_asked_for_tells_idle_from_off(
+    serve: Any, say: Any, target: Any, asked: Any, configured: bool | None, status: str, warnings: list[str]
+) -> None:
+    server = serve(lambda _: say.good("abcde"))
+    idle = {"engine": "llamacpp", "drafts": 0.0, "draft_tokens": 0.0, "accepted_tokens": 0.0}
+    counters = lambda: EngineCounters(generation_tokens=5.0 * len(server.asked), **idle)  # noqa: E731 - shorter than a function
+    phase = run_phase_blocking(target(server), asked(1), 1, counters=counters, asked=Asked(configured)).result
+    for found in (phase.speculation, phase.requests[0].speculation):
+        assert found is not None
+        assert (found.status, found.warnings) == (status, warnings)
 
 
 def test_counters_that_go_backwards_are_another_server(serve: Any, say: Any, target: Any, asked: Any) -> None:

@@ -257,12 +257,19 @@ def test_token_ids_are_kept_and_counted_against_usage(say: Any) -> None:
         say.data(with_ids([7, 8], content="ab")),
         say.data(with_ids([9], content="")),
     )
-    result = read(*[(10.1 + 0.1 * n, chunk) for n, chunk in enumerate(chunks)], (10.5, say.delta("stop") + say.usage(3) + say.DONE))
+    result = read(
+        *[(10.1 + 0.1 * n, chunk) for n, chunk in enumerate(chunks)], (10.5, say.delta("stop") + say.usage(3, prompt=3) + say.DONE)
+    )
     assert (result.prompt_token_ids, result.output_token_ids, result.warnings) == ([1, 2, 3], [7, 8, 9], [])
     # An id without text is a token all the same: of a character that is not whole yet, or one that ends the answer.
     assert (result.ttft_s, result.e2e_s) == pytest.approx((0.2, 0.3))
     short = read((10.2, say.data(with_ids([7], content="a"))), (10.3, say.delta("stop", content="b") + say.usage(2) + say.DONE))
     assert short.warnings == ["token_ids_incomplete"]
+    cut = read(
+        (10.2, say.data(with_ids([7], [1, 2], content="a"))),
+        (10.3, say.data(with_ids([8], content="b")) + say.delta("stop") + say.usage(2) + say.DONE),
+    )
+    assert cut.warnings == ["prompt_token_ids_incomplete"]
 
 
 def test_without_token_ids_there_are_none(say: Any) -> None:

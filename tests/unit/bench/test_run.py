@@ -51,7 +51,7 @@ def test_what_is_sent(serve: Any, say: Any, target: Any, asked: Any) -> None:
     salt = sent.body.pop("cache_salt")
     assert isinstance(salt, str)
     assert salt
-    assert sent.body.pop("return_token_ids") is True
+    assert (sent.body.pop("return_token_ids"), sent.body.pop("cache_prompt")) == (True, False)
     assert sent.body == {
         "model": "m",
         "messages": [{"role": "user", "content": "x0"}],

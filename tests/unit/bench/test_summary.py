@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.domain.measurement import Distribution, RequestResult
+from service.domain.measurement import Conditions, Distribution, RequestResult
 from service.domain.reasons import Reason
 from workers.bench.summary import distribution, percentile, summarise
 
@@ -26,8 +26,8 @@ def test_as_the_standard_library_has_them(values: list[float]) -> None:
         assert math.isclose(percentile(sorted(values), percent / 100), cuts[percent - 1], rel_tol=1e-9, abs_tol=1e-6)
 
 
-def _request(*, ok: bool = True, tokens: int | None = 10, ttft: float = 0.1) -> RequestResult:
-    reason = None if ok else Reason.EMPTY_OUTPUT
+def _request(*, ok: bool = True, tokens: int | None = 10, ttft: float = 0.1, why: Reason = Reason.EMPTY_OUTPUT) -> RequestResult:
+    reason = None if ok else why
     return RequestResult(prompt="p", repeat=0, ok=ok, reason=reason, ttft_s=ttft, completion_tokens=tokens, itl_ms=[1.0, 3.0])
 
 
@@ -42,3 +42,13 @@ def test_one_without_usage_leaves_the_sum_unknown() -> None:
     assert (found.valid, found.output_tokens, found.output_tps) == (True, None, None)
     assert summarise([_request(ok=False)], 2.0).output_tokens is None
     assert not summarise([], 0.0).valid
+
+
+def test_a_phase_that_does_not_count_says_why() -> None:
+    lost = [_request(ok=False, why=Reason.CONNECTION_LOST)] * 2
+    same, restarted = Conditions(server_restarted=False), Conditions(server_restarted=True)
+    assert summarise([_request()], 1.0, same).invalid_reason is None
+    assert summarise([_request(), _request(ok=False), *lost], 1.0).invalid_reason == Reason.CONNECTION_LOST
+    found = summarise([_request(), *lost], 1.0, restarted)
+    assert (found.valid, found.invalid_reason) == (False, Reason.SERVER_RESTARTED_DURING_RUN)
+    assert summarise([], 0.0).invalid_reason == Reason.BENCH_ERROR

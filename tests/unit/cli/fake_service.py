@@ -27,7 +27,7 @@ FAILED = item(status="finished", outcome="failed", status_text="Failed: it broke
 
 @dataclass
 class FakeService:
-    """Answers by method and path, without the query."""
+    """Answers by method and path, without the query; a function gives a new one each time."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -46,6 +46,7 @@ class FakeService:
             self._stream(handler, path)
             return
         found = self.answers.get(f"{handler.command} {path}")
+        found = found() if callable(found) else found
         status, body = found if isinstance(found, tuple) else (200, found)
         if found is None:
             status, body = 404, {"reason": "not-found", "title": f"nothing at {path}"}

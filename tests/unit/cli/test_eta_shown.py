@@ -30,15 +30,3 @@ def test_submit_says_when_each_would_run(fake: FakeService, file: str, capsys: p
         "queued 43  base  (next on its host)",
         "    no history yet",
     ]
-
-
-def test_queue_has_a_line_for_the_night(fake: FakeService, capsys: pytest.CaptureFixture[str]) -> None:
-    host = {
-        "name": "gpu-01", "blocked": None, "busy": True, "worker_silent": False, "simulated": False, "paused": False,
-        "shift_text": "", "needs_person": False, "night_text": "the night: 5 of 7 fit before 07:20",
-    }  # fmt: skip
-    fake.answers |= {"GET /v1/experiments": {"items": [item()], "next": None}, "GET /v1/hosts": [host]}
-    assert run(["queue"]) == 0
-    out, err = capsys.readouterr()
-    assert "ETA" in out
-    assert "gpu-01, the night: 5 of 7 fit before 07:20" in err.splitlines()

@@ -52,6 +52,23 @@ def test_colour_is_off_where_the_environment_says_so(options: Options, monkeypat
     assert options.color is False
 
 
+@pytest.mark.parametrize("name", ["CLICOLOR_FORCE", "FORCE_COLOR"])
+def test_colour_is_on_where_the_environment_says_so(options: Options, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "0")
+    take_globals(["queue"])
+    assert options.color is None
+    monkeypatch.setenv(name, "1")
+    take_globals(["queue"])
+    assert options.color is True
+
+
+def test_no_colour_wins(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLICOLOR_FORCE", "1")
+    monkeypatch.setenv("NO_COLOR", "1")
+    take_globals(["queue"])
+    assert options.color is False
+
+
 def test_colour_is_off_where_asked_for(options: Options) -> None:
     take_globals(["queue", "--no-color"])
     assert options.color is False

@@ -14,6 +14,7 @@ from service.api.hostviews import HostDetail, HostRequestOut
 from service.api.schemas import HostOut
 from service.domain.errors import UsageError
 from tests.unit.cli.fake_hosts import CHECKS, asked, host
+from tests.unit.cli.fake_night import night
 from tests.unit.cli.fake_service import FakeService, Json, item
 
 Capture = pytest.CaptureFixture[str]
@@ -153,13 +154,15 @@ def test_submit_now_opens_each_host_once(fake: FakeService, tmp_path: Any) -> No
 
 
 @pytest.mark.parametrize("items", [[], [item()]])
-def test_the_queue_ends_with_a_line_per_host(fake: FakeService, items: list[Json], capsys: Capture) -> None:
-    quiet = host(name="local", shift_text="")
-    fake.answers = {"GET /v1/experiments": {"items": items}, "GET /v1/hosts": [host(), quiet]}
+def test_the_queue_has_a_line_per_host(fake: FakeService, items: list[Json], capsys: Capture) -> None:
+    quiet = host(name="local", shift_text="", night_text="")
+    fake.answers = {"GET /v1/night": night(open=items, hosts=[host(night_text="the night: 5 of 7 fit before 07:20"), quiet])}
     assert run(["queue"]) == 0
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == "llm-two: window opens 20:00"
-    assert not any(line.startswith("local:") for line in said)
+    out, err = capsys.readouterr()
+    said = out.splitlines()
+    assert "llm-two  idle   window opens 20:00 · the night: 5 of 7 fit before 07:20" in said
+    assert "local    idle   -" in said
+    assert ("nothing was submitted" in err) == (not items)
 
 
 @pytest.mark.parametrize(

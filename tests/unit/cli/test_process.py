@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.cli.fake_night import ended, night
 from tests.unit.cli.fake_service import FakeService, item
 
 EXPCTL = [sys.executable, "-m", "expctl"]
@@ -26,7 +27,7 @@ def start(*words: str, **how: Any) -> subprocess.Popen[str]:
 
 @pytest.mark.parametrize("words", [["--help"], ["queue"], ["queue", "-q"], ["queue", "--json"], ["schema"]])
 def test_a_full_disk_is_one_clear_line(fake: FakeService, words: list[str]) -> None:
-    fake.answers = {"GET /v1/experiments": {"items": [item()]}, "GET /v1/hosts": []}
+    fake.answers = {"GET /v1/experiments": {"items": [item()]}, "GET /v1/night": night(open=[item()])}
     with Path("/dev/full").open("w") as full, start(*words, stdout=full) as process:
         _, said = process.communicate(timeout=30)
     assert process.returncode == 1
@@ -39,7 +40,7 @@ def test_a_full_disk_is_one_clear_line(fake: FakeService, words: list[str]) -> N
 def test_a_reader_that_leaves_is_no_error(fake: FakeService, words: list[str]) -> None:
     fake.answers = {
         "GET /v1/experiments": {"items": [item(number) for number in range(500)]},
-        "GET /v1/hosts": [],
+        "GET /v1/night": night(open=[item(number) for number in range(500)]),
         "GET /v1/experiments/41": item(),
     }
     read, write = os.pipe()
@@ -84,8 +85,7 @@ DONE = item(status="finished", outcome="failed", status_text="Failed: it broke",
 @pytest.mark.parametrize("words", [["queue"], ["show", "41"], ["watch", "41"], ["show", "--help"]])
 def test_no_colour_is_plain_text(fake: FakeService, words: list[str]) -> None:
     fake.answers = {
-        "GET /v1/experiments": {"items": [DONE]},
-        "GET /v1/hosts": [],
+        "GET /v1/night": night(ended=[ended(DONE)], outcomes={"failed": 1}),
         "GET /v1/experiments/41": DONE,
         "GET /v1/experiments/41/events": [],
     }
@@ -95,7 +95,7 @@ def test_no_colour_is_plain_text(fake: FakeService, words: list[str]) -> None:
 
 
 def test_a_narrow_terminal_keeps_the_ids(fake: FakeService) -> None:
-    fake.answers = {"GET /v1/experiments": {"items": [item(12345), item(7)]}, "GET /v1/hosts": [], "GET /v1/experiments/12345": item(12345)}
+    fake.answers = {"GET /v1/night": night(open=[item(12345), item(7)]), "GET /v1/experiments/12345": item(12345)}
     shown = on_a_terminal("queue", COLUMNS="20", NO_COLOR="1").decode().replace("\r", "")
-    assert shown.startswith("12345  base\nQueued · next on its\nhost · local\n7  base\n")
+    assert "\n12345  base\nQueued · next on its\nhost · local\n7  base\n" in shown
     assert b"12345 base" in on_a_terminal("show", "12345", COLUMNS="20", NO_COLOR="1")

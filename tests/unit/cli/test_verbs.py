@@ -8,14 +8,7 @@ from typing import Any
 
 import pytest
 
-from expctl import fields
 from expctl.main import run
-from service.api import schemas
-from service.api.retention import PrunableOut
-from service.api.steering import Baseline
-from service.api.tokens import TokenMade, TokenOut
-from service.domain.comparison import Comparison
-from service.domain.measurement import BenchReport
 from tests.unit.cli.fake_service import FAILED, FakeService, item
 
 Capture = pytest.CaptureFixture[str]
@@ -161,20 +154,6 @@ def test_a_condition_on_what_was_not_measured(
     out, err = capsys.readouterr()
     assert says in err
     assert (out == "") == (code == 2)
-
-
-@pytest.mark.parametrize(
-    ("verb", "model"),
-    [
-        ("submit", schemas.ExperimentOut), ("cancel", schemas.ExperimentOut), ("queue", schemas.ExperimentOut),
-        ("show", schemas.ExperimentDetail), ("wait", schemas.ExperimentDetail), ("watch", schemas.ExperimentDetail),
-        ("pause", schemas.HostOut), ("results", schemas.ResultsOut), ("compare", Comparison), ("baseline", Baseline),
-        ("prune", PrunableOut), ("bench", BenchReport), ("token create", TokenMade), ("token list", TokenOut),
-    ],
-)  # fmt: skip
-def test_the_known_fields_are_those_of_the_answer(verb: str, model: Any) -> None:
-    named = [field.serialization_alias or name for name, field in model.model_fields.items()]
-    assert sorted(fields.OF_VERB[verb]) == sorted(named)
 
 
 def test_an_unknown_field_is_refused_before_anything_is_done(fake: FakeService, capsys: Capture) -> None:

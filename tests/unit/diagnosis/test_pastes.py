@@ -11,7 +11,7 @@ from service.domain.reasons import RULES, Reason
 from tests.unit.diagnosis.conftest import cases, differences
 from workers.diagnosis.diagnose import diagnose_paste
 
-TOPICS = ("loading", "failures", "gpus", "hosts", "counters")
+TOPICS = ("loading", "failures", "gpus", "hosts", "counters", "versions")
 ALL = [pytest.param(case, id=f"{topic}: {case['name']}") for topic in TOPICS for case in cases(topic)]
 
 

@@ -57,7 +57,7 @@ def test_a_stream_says_what_the_whole_says() -> None:
 
 
 def test_every_pasted_journal_is_read_the_same_from_a_stream() -> None:
-    for topic in ("loading", "failures"):
+    for topic in ("loading", "failures", "versions"):
         for case in cases(topic):
             text = case["input"]
             if any(mark in text for mark in ("--- ", "# ", "GET ", "$ ", "ActiveState=")):
@@ -142,7 +142,10 @@ def test_another_start_in_one_journal() -> None:
 
 
 PIECES = [
-    line for topic in ("loading", "failures", "gpus", "hosts", "counters") for case in cases(topic) for line in case["input"].split("\n")
+    line
+    for topic in ("loading", "failures", "gpus", "hosts", "counters", "versions")
+    for case in cases(topic)
+    for line in case["input"].split("\n")
 ]
 LINES = st.one_of(st.sampled_from(PIECES), st.text(max_size=200), st.binary(max_size=80).map(lambda raw: raw.decode("utf-8", "replace")))
 

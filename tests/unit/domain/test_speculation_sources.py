@@ -9,7 +9,7 @@ import pytest
 from service.domain.drafters import counting, incomparable
 from service.domain.request_speculation import DIFFERS, of_answer, reconciled
 from service.domain.speculation import EngineCounters, Speculation, speculation_between, speculation_so_far
-from service.domain.speculation_pool import of_log_lines
+from service.domain.speculation_log import of_log_lines
 
 
 def counters(engine: str, **values: Any) -> EngineCounters:
@@ -74,6 +74,15 @@ def test_series_that_are_shown_at_zero_also_when_it_is_off(configured: bool | No
 def test_an_engine_that_has_drafted_before_is_not_off() -> None:
     llama = counters("llamacpp", drafts=9, draft_tokens=40, accepted_tokens=3)
     assert speculation_between(llama, llama).status == "never_drafted"
+
+
+def test_llamacpp_rounds_what_is_beyond_a_million() -> None:
+    before = counters("llamacpp", generation_tokens=10.0, drafts=0.0, draft_tokens=0.0, accepted_tokens=0.0)
+    after = counters("llamacpp", generation_tokens=9e5, drafts=1e5, draft_tokens=5e5, accepted_tokens=2e5)
+    assert speculation_between(before, after).warnings == []
+    far = after.model_copy(update={"generation_tokens": 1.23457e6})
+    assert speculation_between(before, far).warnings == ["counters_rounded"]
+    assert "counters_rounded" not in speculation_between(before, far.model_copy(update={"engine": "vllm"})).warnings
 
 
 def line(accepted: int, drafted: int, length: float | None, positions: list[float] | None) -> dict[str, Any]:
@@ -175,6 +184,9 @@ ON = Speculation(status="on", mean_acceptance_length=2.3, draft_coverage=1.0)
         ("ngram", None, ON, None),
         ("ngram", None, ON.model_copy(update={"draft_coverage": 0.6}), "steps with a match"),
         ("eagle3", None, ON, "every step"),
+        ("ngram-map-k4v", None, ON, None),
+        ("draft-simple,ngram-cache", None, ON, None),
+        ("draft-mtp", None, ON, "every step"),
         (None, None, ON, None),
     ],
 )

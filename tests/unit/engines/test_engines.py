@@ -241,6 +241,8 @@ EXAMPLES = {
     "vllm": {"kind": "vllm", "model": "m"},
     "endpoint": {"kind": "endpoint", "base_url": "http://127.0.0.1:8000"},
     "command": {"kind": "command", "run": ["true"]},
+    "llamacpp": {"kind": "llamacpp", "model": "/m.gguf"},
+    "sglang": {"kind": "sglang", "model": "/m"},
 }
 
 

@@ -87,6 +87,18 @@ def test_several_models_on_one_page() -> None:
             {"engine": "llamacpp", "generation_tokens": 5.0, "drafts": 2.0, "accepted_per_position": [0.0, 1.0]},
         ),
         (
+            "llamacpp:tokens_predicted_total 5\nllamacpp:prompt_tokens_total 30\nllamacpp:prompt_tokens_cached_total 12\n",
+            {"prompt_tokens": 42.0, "prefix_cache_hits": 12.0, "prefix_cache_queries": 42.0},
+        ),
+        (
+            'vllm:generation_tokens{engine="0"} 5\nvllm:spec_decode_num_drafts{engine="0"} 2\n',
+            {"engine": "vllm", "generation_tokens": 5.0, "drafts": 2.0},
+        ),
+        (
+            "llamacpp:tokens_predicted_total 5\nllamacpp:prompt_tokens_total 30\n",
+            {"prompt_tokens": 30.0, "prefix_cache_hits": None, "prefix_cache_queries": None},
+        ),
+        (
             (
                 'sglang:spec_accept_length{dp_rank="0",tp_rank="0"} 2.5\nsglang:spec_accept_length{dp_rank="0",tp_rank="1"} 2.5\n'
                 'sglang:spec_accept_length{dp_rank="1",tp_rank="0"} 0.0\nsglang:spec_accept_rate{dp_rank="0"} 0.3\n'

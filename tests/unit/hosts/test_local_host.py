@@ -327,3 +327,27 @@ def test_facts_name_the_machine(host: LocalHost) -> None:
     assert facts["kernel"] == os.uname().release
     assert facts["cpus"] == os.cpu_count()
     assert int(str(facts["memory_mib"])) > 0
+
+
+BUSY = """
+import os, signal
+with open('/dev/zero', 'rb', buffering=0) as zeros:
+    zeros.read(40 << 20)
+end = os.times()[0] + 0.05
+while os.times()[0] < end:
+    pass
+print('up', flush=True)
+signal.pause()
+"""
+
+
+def test_what_the_processes_have_used(host: LocalHost, python: MakeUnit, wait_until: WaitUntil) -> None:
+    """Children are counted, too: engines work in processes of their own."""
+    host.start_unit(python(f"import os\nif os.fork() == 0:\n  exec({BUSY!r})\nos.wait()"))
+    wait_until(lambda: host.read_log(UNIT, None).lines == ("up",))
+    used = host.unit(UNIT).used
+    assert used is not None
+    assert used.cpu_s is not None
+    assert used.cpu_s >= 0.05
+    assert used.read_bytes is not None
+    assert 40 << 20 <= used.read_bytes < 60 << 20

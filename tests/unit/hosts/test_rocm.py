@@ -157,3 +157,8 @@ def test_a_cut_amd_answer_is_no_answer(part: int, data: st.DataObject) -> None:
     answers[part] = answers[part][: data.draw(st.integers(0, len(answers[part]) - 1))]
     with pytest.raises(ToolFailed):
         parse_amd(*answers)
+
+
+def test_an_amount_that_no_card_can_have_is_no_answer() -> None:
+    with pytest.raises(ToolFailed, match="is not an amount of memory"):
+        parse_rocm(json.dumps({"card0": {**CARD, "VRAM Total Memory (B)": "6" * 400}}))

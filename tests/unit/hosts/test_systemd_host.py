@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.domain.reasons import Reason
-from workers.hosts.base import DeadManFired, HostBusy, HostError, ParkedUnit, UnitDefinition, UnitPhase
+from workers.hosts.base import DeadManFired, HostBusy, HostError, ParkedUnit, UnitDefinition, UnitPhase, Usage
 from workers.hosts.gpus import GpuTools
 from workers.hosts.helper_client import Claim, Helper, HelperRefused
 from workers.hosts.systemd import SystemdHost, state_of
@@ -208,3 +208,51 @@ def test_a_host_that_has_given_production_back_by_itself() -> None:
     fired = host(Wire({"hello": [{"ok": True, "record": {"fired_at": "2026-01-01T03:00:00Z", "fired_why": "deadline"}}]})).given_back()
     assert fired is not None
     assert fired.story == "the host gave production back by itself at 2026-01-01T03:00:00Z (deadline)"
+
+
+@pytest.mark.parametrize(
+    ("show", "read_bytes", "used"),
+    [
+        ({"CPUUsageNSec": "2500000000", "IOReadBytes": "4096"}, None, Usage(2.5, 4096)),
+        ({"CPUUsageNSec": "2500000000", "IOReadBytes": "4096"}, 8192, Usage(2.5, 8192)),
+        ({"CPUUsageNSec": "[not set]", "IOReadBytes": "18446744073709551615"}, None, Usage(None, None)),
+        ({}, None, Usage(None, None)),
+        ({"CPUUsageNSec": "18446744073709551615", "ActiveState": "inactive"}, 5, None),
+    ],
+)
+def test_what_a_unit_has_used(show: dict[str, str], read_bytes: int | None, used: Usage | None) -> None:
+    assert state_of({**status(**show), "read_bytes": read_bytes}).used == used
+
+
+GONE = {"ok": True, **status(ActiveState="inactive", InvocationID="", ExecMainCode="0")}
+EXITED = {"ok": True, **status(SubState="exited", MainPID="0", ExecMainCode="1", ExecMainStatus="0")}
+
+
+def test_what_runs_once_has_its_ending_kept_and_a_folder_made_for_it() -> None:
+    wire = Wire({"status": [GONE], "write-unit": [{"ok": True}], "start": [EXITED]})
+    made = host(wire)
+    state = made.start_unit(UnitDefinition(UNIT, ("python3", "train.py"), cwd=made.work_folder(UNIT), once=""))
+    assert (state.phase, state.exit_status, state.invocation_id) == (UnitPhase.ENDED, 0, "abc")
+    written = wire.asked[1][1]
+    assert (written["once"], written["cwd"], written["argv"]) == (True, None, ["/usr/bin/env", "python3", "train.py"])
+    assert made.work_folder(UNIT) == f"/var/lib/expctl-work/{UNIT}"
+
+
+def test_what_runs_once_is_not_started_again_by_a_call_that_is_repeated() -> None:
+    for now in (EXITED, {"ok": True, **status()}, {"ok": True, **status(ActiveState="failed", ExecMainCode="1", ExecMainStatus="3")}):
+        wire = Wire({"status": [now]})
+        host(wire).start_unit(UnitDefinition(UNIT, ("/bin/true",), once=""))
+        assert wire.verbs() == ["status"]
+    ended_before = Wire({"status": [EXITED], "write-unit": [{"ok": True}], "start": [EXITED]})
+    host(ended_before).start_unit(UnitDefinition(UNIT, ("/bin/true",), once="abc"))
+    assert ended_before.verbs() == ["status", "write-unit", "start"]
+
+
+def test_production_that_is_meant_to_have_exited_is_active() -> None:
+    show = {**EXITED, "unit": "compose.service"}
+    assert state_of(show).phase == UnitPhase.ACTIVE
+
+
+def test_artifacts_need_a_place() -> None:
+    with pytest.raises(HostError, match="no place for the artifacts"):
+        host(Wire()).collect_files(["*"], "/x", "1", 10, lambda: None)

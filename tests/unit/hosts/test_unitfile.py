@@ -85,6 +85,8 @@ def test_a_backslash_too_many_swallows_the_next_line() -> None:
     [
         ('ExecStart=/v --spec {"method":"ngram"}', "unquoted_json", Reason.UNIT_SYNTAX, '{"method":"ngram"}'),
         ('ExecStart=/v --spec {"a": "b", "c": [1, 2]} x', "unquoted_json", Reason.UNIT_SYNTAX, '{"a": "b", "c": [1, 2]}'),
+        ('ExecStart=/v [ [ { ["a", 1]', "unquoted_json", Reason.UNIT_SYNTAX, '["a", 1]'),
+        ("ExecStart=/v [" + '"a", ' * 300 + "1]", "unquoted_json", Reason.UNIT_SYNTAX, '["a", "a"'),
         ('ExecStart=/v --spec={"a":"b"}', "unquoted_json", Reason.UNIT_SYNTAX, '--spec={"a":"b"}'),
         ('ExecStart=/v \'{"a":"100%h"}\'', "specifier_in_json", None, "%h"),
         ("ExecStart=/v 50%0", "unknown_specifier", Reason.UNIT_SYNTAX, "%0"),
@@ -132,3 +134,12 @@ def test_the_argv_that_proc_will_show() -> None:
     assert check("ExecStart=:/v $A\n").argv == ("/v", "$A")
     assert check("ExecStart=@/v name $A\n", A="1 2").argv == ("name", "1", "2")
     assert check("ExecStart=/v %H\n").argv == ("/v", "%H")
+
+
+def test_json_inside_of_json_is_one_finding() -> None:
+    assert [finding.code for finding in check('ExecStart=/v [ {"a":1} ]').findings] == ["unquoted_json"]
+
+
+def test_brackets_without_end_are_passed_over() -> None:
+    for words in ("[ " * 3000, "{ " * 3000, '{"a": ' * 3000, "[ " * 900 + '"a" ' * 900):
+        assert [finding.code for finding in check(f"ExecStart=/v {words}").findings] == []

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from service.domain.measurement import RequestResult
 from service.domain.reasons import Reason
+from service.domain.spec import Spec
+from service.domain.speculation import Speculation
 from service.domain.status import Outcome
 from tests.unit.steps.stage import ADDRESS, UNIT, Stage, gpus, make_spec, phase_run, request
-from workers.bench.run import PhaseRun, WarmUp
+from workers.bench.run import Asked, PhaseRun, WarmUp
 from workers.bench.target import Target
 from workers.engines.base import Readiness
+from workers.engines.vllm_log import VllmLoadLog
 from workers.steps.base import Cancelled, StepFailed
-from workers.steps.benching import LOG_EVERY_S, keep_watch
+from workers.steps.benching import LOG_EVERY_S, asked_of, keep_watch
 from workers.steps.collect import collect
 from workers.steps.measure import measure
 from workers.steps.warm import warm
@@ -28,11 +32,18 @@ class Client:
 
     def __init__(self, results: list[RequestResult], during: During | None = None) -> None:
         self.results, self.during = results, during
+        self.settled: bool | None = None
+        self.shown: dict[str, Any] = {}
+        """What the phases' result says besides."""
         self.levels: list[int] = []
         self.targets: list[Target] = []
+        self.asked: list[Asked] = []
 
-    def measure(self, target: Target, bench: Any, level: int, *, on_request: Any, should_stop: Any, counters: Any) -> PhaseRun:
+    def measure(
+        self, target: Target, bench: Any, level: int, *, on_request: Any, should_stop: Any, counters: Any, asked: Asked
+    ) -> PhaseRun:
         del bench, counters
+        self.asked.append(asked)
         self.levels.append(level)
         self.targets.append(target)
         for result in self.results:
@@ -41,7 +52,8 @@ class Client:
         if self.during:
             self.during(level)
         should_stop()
-        return phase_run(level, self.results)
+        run = phase_run(level, self.results)
+        return replace(run, result=run.result.model_copy(update=self.shown))
 
     def warm(self, target: Target, bench: Any, *, should_stop: Any) -> WarmUp:
         del bench
@@ -49,7 +61,7 @@ class Client:
         should_stop()
         if self.during:
             self.during(0)
-        return WarmUp(self.results[0], self.results[1:])
+        return WarmUp(self.results[0], self.results[1:], self.settled)
 
 
 @pytest.fixture
@@ -220,3 +232,91 @@ def test_a_run_with_a_failed_request_is_invalid_and_keeps_its_facts(serving: Sta
     assert (found.reason, found.outcome, found.evidence) == (Reason.CONNECTION_LOST, Outcome.INVALID, "reset")
     assert found.detail == "2 requests failed, the first on prompt maths: reset"
     assert serving.recorder.provenance["host"] == {"kernel": "fake"}
+
+
+INTERVAL = (
+    "INFO 10-22 09:40:00 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 2.80, Accepted: 27 tokens, Drafted: 75 tokens, "
+    "Avg Draft acceptance rate: 36.0%"
+)
+
+
+def test_the_log_speaks_of_speculation_where_no_counters_do(serving: Stage, use: Callable[..., Client]) -> None:
+    serving.host.say(UNIT, INTERVAL.replace("27", "99"))  # before anything was measured
+    client = use(during=lambda level: serving.host.say(UNIT, INTERVAL if level == 1 else "talk"))
+    client.shown = {"speculation": Speculation(status="not_reported", warnings=["counters_not_read"])}
+    measure(serving.ctx)
+    first, second = (phase.speculation for phase in serving.recorder.phases)
+    assert first is not None
+    assert second is not None
+    assert (first.status, first.source, first.accepted_tokens, first.draft_tokens) == ("on", "log", 27, 75)
+    assert (first.mean_acceptance_length, first.comparable) == (2.8, False)
+    assert first.warnings == ["counters_not_read", "log_intervals"]
+    assert (second.status, second.source) == ("not_reported", None)
+
+
+def test_counters_weigh_more_than_the_log(serving: Stage, use: Callable[..., Client]) -> None:
+    client = use(during=lambda _level: serving.host.say(UNIT, INTERVAL))
+    client.shown = {"speculation": Speculation(status="off", source="prometheus")}
+    measure(serving.ctx)
+    assert {phase.speculation.status for phase in serving.recorder.phases if phase.speculation} == {"off"}
+
+
+def test_a_phase_that_does_not_count_makes_the_experiment_invalid_and_says_why(serving: Stage, use: Callable[..., Client]) -> None:
+    client = use()
+    spoilt = phase_run(1, client.results).result.summary.model_copy(
+        update={"valid": False, "invalid_reason": Reason.SERVER_RESTARTED_DURING_RUN}
+    )
+    client.shown = {"summary": spoilt}
+    found = failure(measure, serving)
+    assert (found.reason, found.outcome) == (Reason.SERVER_RESTARTED_DURING_RUN, Outcome.INVALID)
+    assert found.detail.startswith("the measurement at concurrency 1 does not count: ")
+    assert client.levels == [1, 2], "every level is measured, and its figures stay to be seen"
+    assert serving.recorder.provenance["host"] == {"kernel": "fake"}
+
+
+@pytest.mark.parametrize(("settled", "warned"), [(True, False), (False, True), (None, False)])
+def test_whether_the_engine_had_settled_is_kept(serving: Stage, use: Callable[..., Client], settled: bool | None, warned: bool) -> None:
+    use(request("w0"), request("w1")).settled = settled
+    warm(serving.ctx)
+    assert serving.recorder.evidence["warmup_settled"] is settled
+    assert ("warnings" in serving.recorder.evidence) is warned
+
+
+RUNNER = "INFO 11-30 10:00:00 [gpu_worker.py:1] Using V2 Model Runner"
+ENGINE_LINE = (
+    "INFO 11-30 10:00:00 [core.py:1] Initializing a V1 LLM engine (v0.32.0) with config: model='m', "
+    "speculative_config=SpeculativeConfig(method='ngram', model=None, num_spec_tokens=5)"
+)
+
+
+def test_the_family_of_the_ngram_proposer_is_a_fact(serving: Stage, use: Callable[..., Client], monkeypatch: pytest.MonkeyPatch) -> None:
+    use()
+    serving.engine.kind = "vllm"
+    monkeypatch.setattr(serving.engine, "load_log", VllmLoadLog)
+    warm(serving.ctx)
+    assert "ngram_family" not in serving.recorder.provenance
+    serving.host.say(UNIT, ENGINE_LINE, RUNNER)
+    warm(serving.ctx)
+    assert serving.recorder.provenance["ngram_family"] == "gpu_v2"
+
+
+@pytest.mark.parametrize(
+    ("engine", "asked"),
+    [
+        ({"kind": "vllm", "model": "m"}, Asked(configured=False)),
+        ({"kind": "vllm", "model": "m", "args": {"spec-method": "ngram"}}, Asked()),
+        ({"kind": "vllm", "model": "m", "speculative": {"method": "ngram", "num_speculative_tokens": 3}}, Asked(configured=True, tokens=3)),
+        ({"kind": "vllm", "from_unit": "x.service"}, Asked()),
+        ({"kind": "vllm", "from_unit": "x.service", "args": {"speculative-config": None}}, Asked(configured=False)),
+        ({"kind": "llamacpp", "model": "m"}, Asked(configured=False)),
+        ({"kind": "llamacpp", "model": "m", "args": {"spec-default": True}}, Asked()),
+        ({"kind": "llamacpp", "model": "m", "speculative": {"method": "none"}}, Asked(configured=False)),
+        ({"kind": "endpoint", "base_url": "http://h:1"}, Asked()),
+    ],
+)
+def test_whether_speculation_was_asked_for(serving: Stage, use: Callable[..., Client], engine: dict[str, Any], asked: Asked) -> None:
+    assert asked_of(Spec.model_validate({"name": "x", "engine": engine})) == asked
+    serving.spec = make_spec(engine=engine)
+    client = use()
+    measure(serving.ctx)
+    assert client.asked[0] == asked

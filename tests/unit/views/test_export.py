@@ -70,7 +70,7 @@ def test_markdown_has_a_table_a_phase_and_the_definitions() -> None:
 def test_the_verb_writes_each_format(form: str, start: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, value in vars(command_globals.Options()).items():
         monkeypatch.setattr(command_globals.options, name, value)
-    monkeypatch.setattr(Client, "results", lambda *_: measured())
+    monkeypatch.setattr(Client, "results", lambda *_, **__: measured())
     assert run(["results", "41", "--format", form]) == 0
     out = capsys.readouterr().out
     assert out.startswith(start)

@@ -72,7 +72,7 @@ def _until_started(context: Context, unit: str, deadline_s: float) -> dict[str, 
         # Right after exec the arguments are not there yet.
         if pid and context.processes.started(pid) and context.processes.command_line(pid):
             return show
-        waiting = living(show) or number(show, "Job") > 0
+        waiting = (living(show) and show.get("SubState") != "exited") or number(show, "Job") > 0
         if not waiting or context.clock.monotonic() > deadline:
             return show
         context.clock.sleep(0.05)

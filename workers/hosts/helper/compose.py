@@ -13,6 +13,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 NONCHARACTER = re.compile("[\ufdd0-\ufdef" + "".join(chr(plane << 16 | low) for plane in range(17) for low in (0xFFFE, 0xFFFF)) + "]")
 """Unicode's own. systemd passes over a whole line that holds one, and where it is written byte by byte it cannot show the unit any more."""
 ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
+WORK = "expctl-work"
+"""In /var/lib: folders that commands work in, one a unit."""
 MEANT_IN_QUOTES = re.compile(r"""[\\"`$]""")
 LITERAL = {"%": "%%", "$": "$$"}
 SYSTEMDS_OWN = re.compile(
@@ -32,6 +34,8 @@ class Order:
     cwd: str | None
     user: str | None
     conflicts: tuple[str, ...]
+    once: bool = False
+    """A program that does its work and ends: systemd keeps how it ended, and gives it a folder of its own unless `cwd` is given."""
 
 
 def quoted(word: str, *, alive: bool = False) -> str:
@@ -103,8 +107,15 @@ def rendered(order: Order, environment_path: str | None) -> str:
         "LimitNOFILE=65535",
         "LimitMEMLOCK=infinity",
         *_always(),
+        *(_kept(order) if order.once else ()),
     ]
     return _unit_text(order, {"Unit": [], "Service": service})
+
+
+def _kept(order: Order) -> list[str]:
+    """What succeeded would be forgotten at once, and its folder belongs to whoever runs it."""
+    folder = f"{WORK}/{order.unit.rpartition('.')[0]}"
+    return ["RemainAfterExit=yes"] + ([] if order.cwd else [f"StateDirectory={folder}", f"WorkingDirectory=/var/lib/{folder}"])
 
 
 def forked(order: Order, kept: Mapping[str, Sequence[str]], original_user: str, environment_path: str | None) -> str:

@@ -23,13 +23,14 @@ def every_status(context: Context) -> list[dict[str, Any]]:
 
 
 def _status(context: Context, unit: str, show: dict[str, str]) -> dict[str, Any]:
-    pid = number(show, "MainPID")
+    pid, pids = number(show, "MainPID"), context.processes.of_unit(unit)
     return {
         "unit": unit,
         "show": show,
         "argv": context.processes.command_line(pid) if pid else [],
         "seen_argv": seen(context, unit, show["InvocationID"]).get("argv", []) if show.get("InvocationID") else [],
-        "pids": context.processes.of_unit(unit),
+        "pids": pids,
+        "read_bytes": context.processes.read_bytes(pids),
         "boot_id": context.clock.boot_id(),
     }
 

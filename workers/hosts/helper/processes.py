@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,12 @@ class Processes:
         """The living processes of a unit, also of one that has ended: those it left over."""
         # With Delegate=yes a unit has cgroups of its own below it: any part of the path counts.
         return [pid for pid in self.pids() if unit in self._cgroup(pid).split("/") and self.read(pid) is not None]
+
+    def read_bytes(self, pids: Sequence[int]) -> int | None:
+        """What these have read: from disks, and by calls whatever the data came from. None where none of them says."""
+        pairs = [line.partition(": ") for pid in pids for line in self._text(pid, "io").split("\n")]
+        counts = [int(count) for name, _, count in pairs if name in ("rchar", "read_bytes") and count.isdigit()]
+        return sum(counts) if counts else None
 
     def _cgroup(self, pid: int) -> str:
         """The path that systemd keeps it under, in either version of cgroups."""

@@ -15,7 +15,7 @@ SHOWN = (
     *("MainPID", "ControlPID", "NRestarts", "InvocationID", "NeedDaemonReload", "ControlGroup", "FragmentPath", "DropInPaths"),
     *("ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic", "ExecMainStartTimestampMonotonic"),
     *("ExecMainExitTimestampMonotonic", "UnitFileState", "User", "WorkingDirectory", "Restart", "KillMode", "Conflicts"),
-    *("TriggeredBy", "Job", "ConditionResult", "CanStart", "CanStop"),
+    *("TriggeredBy", "Job", "ConditionResult", "CanStart", "CanStop", "CPUUsageNSec", "IOReadBytes"),
 )
 LIVING = ("active", "activating", "reloading", "deactivating", "refreshing", "maintenance")
 """ActiveState of a unit that has, or may have, processes."""

@@ -31,6 +31,7 @@ def write_unit(context: Context, fields: Fields) -> dict[str, Any]:
     env, cwd = fields.table("env"), fields.take("cwd")
     user = fields.text_or_none("user", USER)
     conflicts = tuple(_conflict(context, one, unit) for one in fields.texts("conflicts"))
+    once = fields.flag("once")
     fields.done()
     if cwd is not None:
         check_folder(plain(cwd, "cwd"))
@@ -39,7 +40,7 @@ def write_unit(context: Context, fields: Fields) -> dict[str, Any]:
     if fork is not None:
         text, runs_as = _forked(context, fork, Order(unit, (), env, cwd, user, conflicts), environment_path)
     elif argv:
-        order = Order(unit, tuple(argv), env, cwd, _user_of_rendered(context, user), conflicts)
+        order = Order(unit, tuple(argv), env, cwd, _user_of_rendered(context, user), conflicts, once)
         text, runs_as = rendered(order, environment_path), order.user or "root"
     else:
         raise Misuse("either argv or fork must be given")

@@ -296,3 +296,16 @@ def test_systemds_own_variables_are_refused(name: str) -> None:
 )
 def test_an_admins_environment_file_is_read_as_systemd_does(text: str, found: dict[str, str]) -> None:
     assert environment_of(text) == found
+
+
+def test_a_program_that_ends_keeps_its_ending_and_gets_a_folder() -> None:
+    text = rendered(order("/bin/true", once=True), None)
+    for line in (
+        "RemainAfterExit=yes",
+        "StateDirectory=expctl-work/expctl-12-ngram",
+        "WorkingDirectory=/var/lib/expctl-work/expctl-12-ngram",
+    ):
+        assert f"\n{line}\n" in text
+    own = rendered(order("/bin/true", once=True, cwd="/srv/x"), None)
+    assert "StateDirectory" not in own
+    assert "RemainAfterExit" not in rendered(order("/bin/true"), None)

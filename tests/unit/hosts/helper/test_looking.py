@@ -181,3 +181,13 @@ def test_a_programs_environment_is_fixed(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("LD_DEBUG_OUTPUT", "/srv/x")
     names = {line.partition("=")[0] for line in run(["/usr/bin/env"]).out.splitlines()}
     assert names == {"PATH", "LC_ALL", "SYSTEMD_COLORS", "SYSTEMD_PAGER"}
+
+
+def test_what_a_unit_s_processes_have_read(inside: Inside) -> None:
+    """From disks and by calls; a process that is another user's, or gone, says nothing."""
+    for pid in (60, 61, 62):
+        process(inside.box, pid, UNIT)
+    inside.box.write("proc/60/io", "rchar: 1000\nwchar: 7\nread_bytes: 4096\nwrite_bytes: 9\ncancelled_write_bytes: 0\n")
+    inside.box.write("proc/61/io", "rchar: 1\nread_bytes: 0\n")
+    assert inside.good("status", {"unit": UNIT})["read_bytes"] == 5097
+    assert inside.good("status", {"unit": "expctl-2-none.service"})["read_bytes"] is None

@@ -1,0 +1,121 @@
+"""llama.cpp in an experiment file: a llama-server that expctl starts."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+
+from service.domain.engine_checks import check_argument_names, check_environment, check_gpus, check_reference
+from service.domain.spec_base import ArgValue, Name, Port, SpecModel
+
+_OF_VLLM = {"ngram": "ngram-map-k", "draft_model": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp"}
+"""vLLM's word for a method -> the nearest of llama.cpp's."""
+_ELSEWHERE = {
+    "model": "engine.model",
+    "port": "engine.port",
+    "alias": "engine.served_model_name",
+    "api-key": "engine.api_key",
+    "spec-type": "engine.speculative",
+}
+"""Arguments that have a key of their own."""
+
+
+class LlamacppSpeculative(SpecModel):
+    """llama.cpp's speculation. Any other key `some-key` goes to llama-server as `--spec-some-key`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
+
+    method: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[a-z0-9_]+(-[a-z0-9]+)*(,[a-z0-9_]+(-[a-z0-9]+)*)*$")]
+    """`--spec-type`: ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, draft-simple, draft-eagle3, draft-mtp, or
+    several with commas. vLLM's ngram, draft_model, eagle3 and mtp are taken for the nearest of these."""
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=1000)] | None = None
+    """How long a draft is at most, whatever the method calls it."""
+    prompt_lookup_max: Annotated[int, Field(ge=1, le=1024)] | None = None
+    """Of the n-gram methods: how many tokens must match."""
+    model: Name | None = None
+    """Of the draft methods: path of the drafter, a GGUF file."""
+
+    @field_validator("prompt_lookup_max")
+    @classmethod
+    def _of_ngrams(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and "ngram" not in info.data.get("method", "ngram"):
+            raise ValueError(f"{info.data['method']} looks nothing up; leave it out")
+        return value
+
+    @property
+    def types(self) -> list[str]:
+        """The methods by llama.cpp's own names."""
+        return [_OF_VLLM.get(name, name) for name in self.method.split(",")]
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """The keys that are passed on as they are."""
+        return dict(self.model_extra or {})
+
+
+class LlamacppEngine(SpecModel):
+    """A llama.cpp server that expctl starts from these keys."""
+
+    kind: Literal["llamacpp"]
+    """llama.cpp's llama-server."""
+    model: Name
+    """Path of the model on the host: a GGUF file, of a split one the first part."""
+    served_model_name: Annotated[Name | None, Field(validate_default=True)] = None
+    """The id that requests name. Default: the model's path."""
+    executable: Name | None = None
+    """Default: what the host's row says, else llama-server on the PATH."""
+    user: Name | None = None
+    """Who runs it. Default: the user that the host runs experiments as."""
+    cwd: Name | None = None
+    """The folder that it is started in."""
+    port: Port | None = None
+    """Default: the host's experiment port."""
+    gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    """Those that it may use, by index; they are proven free beforehand."""
+    api_key: str | None = None
+    """A reference such as `env:LLAMA_KEY`, never the key itself."""
+    args: dict[str, ArgValue] = Field(default_factory=dict)
+    """Arguments by their long names. true: --flag, false: --no-flag, null: left out, list: joined by commas, dict: JSON. Unless
+    they say otherwise, the server has `--host 0.0.0.0`, as vLLM listens, and `--metrics`."""
+    speculative: LlamacppSpeculative | None = None
+    """Drafting ahead; left out, there is none."""
+    env: dict[str, str] = Field(default_factory=dict)
+    """Variables of its environment. Values are texts, whatever they look like; `env:NAME` is taken from the worker's environment."""
+
+    @field_validator("served_model_name")
+    @classmethod
+    def _one_name(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if "," in (value or info.data.get("model", "")):
+            raise ValueError("llama.cpp reads a comma as the end of a name; give a served_model_name without one")
+        return value
+
+    @field_validator("api_key")
+    @classmethod
+    def _by_reference(cls, value: str | None) -> str | None:
+        return check_reference(value)
+
+    @field_validator("gpus")
+    @classmethod
+    def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
+        return check_gpus(value)
+
+    @field_validator("args")
+    @classmethod
+    def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
+        check_argument_names(value)
+        for key in value:
+            place = _ELSEWHERE.get(key.replace("_", "-"))
+            if place:
+                raise ValueError(f"{key} has a key of its own: {place}")
+        return value
+
+    @field_validator("env")
+    @classmethod
+    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_environment(value)
+
+    @property
+    def model_id(self) -> str:
+        """The id that requests name."""
+        return self.served_model_name or self.model

@@ -1,0 +1,91 @@
+"""`expctl submit --dry-run`: what the host's worker finds, and what is said where nobody looked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from expctl import hostclient
+from expctl.main import run
+from tests.unit.cli.fake_hosts import asked, host, request
+from tests.unit.cli.fake_service import FakeService, Json, item
+
+Capture = pytest.CaptureFixture[str]
+
+WRONG = {
+    "about": "arguments", "verdict": "wrong", "text": "this version has no --x", "reason": "bad_arguments", "evidence": "e",
+    "remedy": "write --y instead of --x",
+}  # fmt: skip
+GOOD = {"about": "port", "verdict": "good", "text": "8001 is free", "reason": None, "evidence": "", "remedy": ""}
+BAD_RULE = "  speculative: {method: ngram, num_speculative_tokens: 5, prompt_lookup_min: 5, prompt_lookup_max: 3}\n"
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hostclient, "POLL_S", 0.01)
+    monkeypatch.setattr(hostclient, "UNTAKEN_S", 0.0)
+
+
+def file(tmp_path: Path, more: str = "") -> str:
+    made = tmp_path / "exp.yaml"
+    made.write_text(f"name: x\nhost: llm-two\nengine:\n  kind: vllm\n  model: /m\n{more}")
+    return str(made)
+
+
+def answering(fake: FakeService, found: Json) -> None:
+    fake.answers |= {
+        "GET /v1/hosts": [host()],
+        "GET /v1/hosts/llm-two": host(busy=True),
+        "POST /v1/hosts/llm-two/preflight": (202, request("preflight", None, "queued")),
+        "GET /v1/hosts/llm-two/requests/7": found,
+        "DELETE /v1/hosts/llm-two/preflight/7": found,
+    }
+
+
+def test_what_the_worker_finds_is_said_and_one_wrong_thing_is_an_exit_status(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    answering(fake, request("preflight", ok=False, experiments=[{"name": "x", "findings": [WRONG, GOOD]}]))
+    assert run(["submit", file(tmp_path), "--dry-run"]) == 1
+    shown = capsys.readouterr()
+    assert "WRONG: arguments: this version has no --x; write --y instead of --x" in shown.err
+    assert "ok: port: 8001 is free" in shown.err
+    assert shown.out.startswith("vllm serve /m")
+    assert asked(fake, "POST") == ["/v1/hosts/llm-two/preflight"]
+    body = json.loads(fake.bodies[fake.asked.index("POST /v1/hosts/llm-two/preflight")])
+    assert set(body["experiments"][0]) == {"name", "host", "engine"}
+
+
+def test_one_without_anything_wrong_is_fine(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    answering(fake, request("preflight", experiments=[{"name": "x", "findings": [GOOD]}]))
+    assert run(["submit", file(tmp_path), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["findings"] == [GOOD]
+
+
+def test_a_busy_worker_is_not_waited_for_and_the_rules_are_still_looked_at(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    answering(fake, request("preflight", None, "queued"))
+    assert run(["submit", file(tmp_path), "--dry-run"]) == 0
+    assert (
+        "not checked: host: paths, arguments, port, GPU memory and disk on the host: the worker of llm-two is busy"
+        in capsys.readouterr().err
+    )
+    assert asked(fake, "DELETE") == ["/v1/hosts/llm-two/preflight/7"]
+    assert run(["submit", file(tmp_path, BAD_RULE), "--dry-run"]) == 1
+    shown = capsys.readouterr().err
+    assert "WRONG: speculation: speculative.prompt_lookup_min (5) must be at most prompt_lookup_max (3)" in shown
+    assert "not checked: host" in shown
+
+
+def test_without_a_service_it_is_said_that_nobody_looked(tmp_path: Path, capsys: Capture, fake: FakeService) -> None:
+    fake.answers["GET /v1/hosts"] = [host()]
+    assert run(["submit", file(tmp_path), "--dry-run"]) == 0
+    assert "not checked: host" in capsys.readouterr().err
+
+
+def test_a_submission_remarks_on_what_the_rules_refuse_and_queues_it(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    fake.answers["POST /v1/experiments"] = (201, item(name="x", host="llm-two"))
+    assert run(["submit", file(tmp_path, BAD_RULE)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == "41\n"
+    assert "remark on x: WRONG: speculation: speculative.prompt_lookup_min (5)" in shown.err
+    assert [one.partition("?")[0] for one in asked(fake, "POST")] == ["/v1/experiments"], "a script does not wait for the host's answer"

@@ -1,0 +1,100 @@
+"""llama.cpp: the command line of its llama-server, and where its OpenAI API and its counters are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+import httpx
+
+from service.domain.engine_spec import visible_devices
+from service.domain.errors import UsageError
+from service.domain.llamacpp_spec import LlamacppEngine as LlamacppSpec
+from service.domain.spec_base import ArgValue
+from service.domain.speculation import EngineCounters
+from workers.engines.apikey import bearer, resolve_api_key, resolve_env
+from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.llamacpp_arguments import speculation, words
+from workers.engines.llamacpp_log import LlamacppLoadLog
+from workers.engines.prometheus import read_counters
+from workers.engines.readiness import LOOK_S, probe
+from workers.engines.trust import trusted
+
+_UNLESS_SAID: dict[str, ArgValue] = {"host": "0.0.0.0", "metrics": True}  # noqa: S104 - by itself it listens on the loopback alone
+"""The load client may sit on another machine, and without --metrics nothing is counted that one could see."""
+
+
+class LlamacppEngine:
+    """A llama-server that is started for the experiment."""
+
+    kind: str = "llamacpp"
+    owns_process: bool = True
+
+    def __init__(self, spec: LlamacppSpec, defaults: HostDefaults, environ: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._defaults = defaults
+        self._environ = environ
+
+    def launch(self) -> Launch:
+        """Command line, environment and port. The API key travels in the environment, where `ps` does not show it."""
+        spec = self._spec
+        port = spec.port or self._defaults.experiment_port
+        executable = spec.executable or self._defaults.executables.get("llamacpp", "llama-server")
+        argv = [executable, "--model", spec.model, "--alias", spec.model_id, "--port", str(port)]
+        for name, value in {**_UNLESS_SAID, **spec.args}.items():
+            # There is no --no-metrics.
+            argv += [] if name == "metrics" and value is False else words(name, value)
+        if spec.speculative is not None:
+            argv += speculation(spec.speculative)
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+
+    def load_log(self) -> LoadLog:
+        """A fresh reader for llama-server's log."""
+        return LlamacppLoadLog()
+
+    def api_base(self, address: str) -> str:
+        """The OpenAI base URL."""
+        return f"{address.rstrip('/')}/v1"
+
+    def served_model(self, probe: Readiness) -> str:  # noqa: ARG002 - the seam's signature
+        """The id that it was started with."""
+        return self._spec.model_id
+
+    def probe(self, address: str) -> Readiness:
+        """Model listed, one token generated. It listens while it loads, and answers 503 until it has loaded."""
+        found = probe(self.api_base(address), self._spec.model_id, self.headers())
+        return replace(found, engine_version=self._build(address)) if found.ready else found
+
+    def _build(self, address: str) -> str | None:
+        """The build as it names itself, such as b11434-1a2b3c4."""
+        url = f"{address.rstrip('/')}/props"
+        try:
+            answer = httpx.get(url, headers=self.headers(), timeout=LOOK_S, trust_env=False, verify=trusted())
+            return str(answer.json()["build_info"])
+        except (httpx.HTTPError, ValueError, TypeError, KeyError):
+            return None
+
+    def counters(self, address: str) -> Callable[[], EngineCounters | None]:
+        """A reader of /metrics."""
+        return partial(read_counters, f"{address.rstrip('/')}/metrics", self.headers())
+
+    def headers(self) -> dict[str, str]:
+        """The API key as a header."""
+        return bearer(resolve_api_key(self._spec.api_key, self._environ))
+
+    def _env(self) -> dict[str, str]:
+        spec = self._spec
+        env = resolve_env(spec.env, self._environ)
+        if spec.gpus != "all":
+            visible = visible_devices(spec.gpus)
+            if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:
+                raise UsageError(
+                    f"engine.gpus says {visible}, engine.env says CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}",
+                    "the GPUs are said twice and differently",
+                    "leave CUDA_VISIBLE_DEVICES out of engine.env",
+                )
+            # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.
+            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        key = resolve_api_key(spec.api_key, self._environ)
+        return env if key is None else {**env, "LLAMA_API_KEY": key}

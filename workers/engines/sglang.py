@@ -1,0 +1,111 @@
+"""SGLang: its command line, and where its OpenAI API and its counters are. Proven on a simulator that speaks its dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import PurePath
+
+import httpx
+
+from service.domain.engine_spec import visible_devices
+from service.domain.errors import UsageError
+from service.domain.sglang_spec import SglangEngine as SglangSpec
+from service.domain.spec_base import ArgValue
+from service.domain.speculation import EngineCounters
+from workers.engines.apikey import bearer, resolve_api_key, resolve_env
+from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.prometheus import read_counters
+from workers.engines.readiness import LOOK_S, probe
+from workers.engines.sglang_arguments import speculation, words
+from workers.engines.sglang_log import SglangLoadLog
+from workers.engines.trust import trusted
+
+_UNLESS_SAID: dict[str, ArgValue] = {"host": "0.0.0.0", "enable-metrics": True}  # noqa: S104 - by itself it listens on the loopback alone
+"""The load client may sit on another machine, and without --enable-metrics nothing is counted that one could see."""
+INFO_ROUTES = ("/server_info", "/get_server_info")
+"""Where it tells its version: newer, older."""
+
+
+class SglangEngine:
+    """An SGLang server that is started for the experiment."""
+
+    kind: str = "sglang"
+    owns_process: bool = True
+
+    def __init__(self, spec: SglangSpec, defaults: HostDefaults, environ: Mapping[str, str]) -> None:
+        self._spec = spec
+        self._defaults = defaults
+        self._environ = environ
+
+    def launch(self) -> Launch:
+        """Command line, environment and port."""
+        spec = self._spec
+        port = spec.port or self._defaults.experiment_port
+        argv = [*self._program(), "--model-path", spec.model, "--served-model-name", spec.model_id, "--port", str(port)]
+        for name, value in {**_UNLESS_SAID, **spec.args}.items():
+            argv += words(name, value)
+        if spec.speculative is not None:
+            argv += speculation(spec.speculative)
+        key = resolve_api_key(spec.api_key, self._environ)
+        # It reads no key from its environment.
+        argv += [] if key is None else [f"--api-key={key}"]
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+
+    def _program(self) -> list[str]:
+        executable = self._spec.executable or self._defaults.executables.get("sglang", "python3")
+        return [executable, "-m", "sglang.launch_server"] if PurePath(executable).name.startswith("python") else [executable]
+
+    def load_log(self) -> LoadLog:
+        """A fresh reader for SGLang's log."""
+        return SglangLoadLog()
+
+    def api_base(self, address: str) -> str:
+        """The OpenAI base URL."""
+        return f"{address.rstrip('/')}/v1"
+
+    def served_model(self, probe: Readiness) -> str:  # noqa: ARG002 - the seam's signature
+        """The id that it was started with."""
+        return self._spec.model_id
+
+    def probe(self, address: str) -> Readiness:
+        """Model listed, one token generated, version read."""
+        found = probe(self.api_base(address), self._spec.model_id, self.headers())
+        return replace(found, engine_version=self._version(address) or found.engine_version) if found.ready else found
+
+    def _version(self, address: str) -> str | None:
+        with httpx.Client(headers=self.headers(), timeout=LOOK_S, trust_env=False, verify=trusted()) as client:
+            for route in INFO_ROUTES:
+                try:
+                    answer = client.get(f"{address.rstrip('/')}{route}")
+                    told = answer.json().get("version") if answer.status_code == httpx.codes.OK else None
+                except (httpx.HTTPError, ValueError, AttributeError):
+                    continue
+                if isinstance(told, str):
+                    return told
+        return None
+
+    def counters(self, address: str) -> Callable[[], EngineCounters | None]:
+        """A reader of /metrics."""
+        return partial(read_counters, f"{address.rstrip('/')}/metrics", self.headers())
+
+    def headers(self) -> dict[str, str]:
+        """The API key as a header."""
+        return bearer(resolve_api_key(self._spec.api_key, self._environ))
+
+    def _env(self) -> dict[str, str]:
+        spec = self._spec
+        # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
+        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
+        if spec.gpus != "all":
+            visible = visible_devices(spec.gpus)
+            if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:
+                raise UsageError(
+                    f"engine.gpus says {visible}, engine.env says CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}",
+                    "the GPUs are said twice and differently",
+                    "leave CUDA_VISIBLE_DEVICES out of engine.env",
+                )
+            # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.
+            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        return env
