@@ -63,7 +63,7 @@ def night(
 ) -> NightOut:
     """What runs, what waits, what ended with its verdict, and how the hosts are."""
     now = utc_now()
-    start, _ = _stretch(since, None, now)
+    start, _ = stretch(since, None, now)
     places = [hosts.by_name(session, host)] if host is not None else hosts.every(session)
     rows = endings(session, start, now, host).rows
     return NightOut(
@@ -81,7 +81,7 @@ def night(
 def timeline(session: ReadSession, since: Since = None, until: Until = None, host: HostName = None) -> TimelineOut:
     """A lane a host: each experiment with its steps, when production was parked, and what is foreseen."""
     now = utc_now()
-    start, end = _stretch(since, until, now)
+    start, end = stretch(since, until, now)
     found = collected(session, start, end, host)
     return TimelineOut(since=start, until=end, at=now, hosts=[_lane(session, lane, found, now, end) for lane in found.lanes])
 
@@ -90,7 +90,7 @@ def timeline(session: ReadSession, since: Since = None, until: Until = None, hos
 def report(session: ReadSession, since: Since = None, until: Until = None, host: HostName = None) -> ReportOut:
     """What was tried, the verdicts with their evidence, the failures by cause, what it cost, and what to try next."""
     now = utc_now()
-    start, end = _stretch(since, until, now)
+    start, end = stretch(since, until, now)
     places = [hosts.by_name(session, host)] if host is not None else hosts.every(session)
     found = endings(session, start, end, host)
     told = digest.Night(places, found.worked())
@@ -115,8 +115,8 @@ def report(session: ReadSession, since: Since = None, until: Until = None, host:
     )
 
 
-def _stretch(since: datetime | None, until: datetime | None, now: datetime) -> tuple[datetime, datetime]:
-    """In the zone of whoever asks, as far as they say one."""
+def stretch(since: datetime | None, until: datetime | None, now: datetime) -> tuple[datetime, datetime]:
+    """In the zone of whoever asks, as far as they say one; without a beginning since the last evening. UsageError for what is none."""
     start = since or last_evening(now.astimezone())
     end = until or now.astimezone(start.tzinfo)
     if start < EARLIEST:
@@ -176,9 +176,14 @@ def _bar(item: ExperimentOut, found: Timeline) -> BarOut:
 
 
 def _foreseen(session: Session, host: str, now: datetime) -> list[ForeseenOut]:
-    rows = board.open_rows(session, statuses=(Status.QUEUED,), host=host, limit=FORESEEN)
     return [
         ForeseenOut(id=item.id, name=item.name, starts_at=item.starts_at, eta=item.eta)
-        for item in experiments_out(session, rows)
-        if item.starts_at and item.eta and item.eta < now + HORIZON
+        for item in foreseen(session, host, now)
+        if item.starts_at and item.eta
     ]
+
+
+def foreseen(session: Session, host: str, now: datetime) -> list[ExperimentOut]:
+    """What waits on a host and is expected to end before the horizon, in the order in which it is chosen."""
+    rows = board.open_rows(session, statuses=(Status.QUEUED,), host=host, limit=FORESEEN)
+    return [item for item in experiments_out(session, rows) if item.starts_at and item.eta and item.eta < now + HORIZON]

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from service.api.auth import READ
 from service.api.compare import compare_experiments
 from service.api.deps import ReadSession
+from service.api.endings import ended
 from service.domain.comparison import Comparison
 from service.domain.errors import UsageError
 from service.domain.masking import LooksMask
@@ -18,7 +19,6 @@ from service.pages.doors import PageRoute, Viewer
 from service.pages.grid import Grid, grid
 from service.pages.grid_files import as_csv, as_markdown
 from service.pages.rendering import address, page
-from service.pages.results import ended
 from service.store import board, experiments
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[READ])

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
 
 import structlog
-from fastapi import Depends, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
+from starlette.exceptions import HTTPException
 
 from service.api.auth import caller
 from service.api.origin import same_site
 from service.domain.access import Access
-from service.domain.errors import ExpctlError, Forbidden, NotSignedIn, Unavailable, UsageError
+from service.domain.errors import ExpctlError, Forbidden, NotFound, NotSignedIn, Unavailable, UsageError
 from service.domain.refusals import refusal
 from service.pages.rendering import page
 from service.settings import current_user
@@ -55,6 +57,19 @@ def _refused(request: Request, error: ExpctlError) -> Response:
     if isinstance(error, Forbidden):
         log.warning("refused", status=error.http_status, why=error.what, method=request.method, path=request.url.path)
     return page(request, "problem.html", {"title": error.what, "error": error}, error.http_status)
+
+
+def nowhere(app: FastAPI) -> None:
+    """Let a browser that asks for what there is not get a page too, without a change for whoever asks the API."""
+    plain = app.exception_handlers[HTTPException]
+
+    def handle(request: Request, error: Exception) -> Response:
+        path = request.url.path
+        if path.startswith("/v1/") or "text/html" not in request.headers.get("accept", ""):
+            return plain(request, error)
+        return _refused(request, NotFound(f"there is nothing at {path[:80]}", "", "go back, or choose one of the pages above"))
+
+    app.add_exception_handler(HTTPStatus.NOT_FOUND, handle)
 
 
 def sign_in_page(request: Request, error: ExpctlError | None, status: int = 401) -> Response:

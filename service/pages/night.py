@@ -19,7 +19,7 @@ from service.domain.errors import UsageError
 from service.domain.reasons import RULES
 from service.domain.status import Outcome
 from service.pages.doors import PageRoute, Viewer
-from service.pages.rendering import page
+from service.pages.rendering import address, page
 from service.store import board, hosts
 from service.store import digest as nights
 from service.store.tables import utc_now
@@ -48,7 +48,7 @@ def night(request: Request, session: ReadSession, who: Viewer, of: Annotated[str
         "earlier": f"{evening - DAY:%Y-%m-%d}",
         "later": f"{evening + DAY:%Y-%m-%d}" if evening + DAY <= now else None,
         "live": evening + DAY > now,
-        "twin": None,
+        "twin": address("/v1/report", since=evening.isoformat(), until=(evening + DAY).isoformat()),
     }
     return page(request, "night.html", context)
 

@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 
 from service.api.auth import READ
 from service.api.deps import ReadSession
+from service.api.endings import ended
 from service.api.experimentviews import experiments_out
 from service.domain.access import Scope
 from service.domain.status import Status
 from service.pages.doors import PageRoute, Viewer
 from service.pages.rendering import page
-from service.pages.results import ended
 from service.store import board, hosts
 from service.store.tables import ExperimentRow
 

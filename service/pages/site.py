@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from fastapi import FastAPI
 
-from service.pages import actions, assets, comparing, deliveries, experiment, hosts, night, queue, rendering, signing, timeline, tonight
+from service.pages import (
+    actions,
+    assets,
+    comparing,
+    deliveries,
+    doors,
+    experiment,
+    hosts,
+    night,
+    queue,
+    rendering,
+    signing,
+    timeline,
+    tonight,
+)
 
 PARTS = (assets, signing, tonight, queue, experiment, comparing, timeline, hosts, deliveries, night, actions)
 
 
 def install(app: FastAPI) -> None:
-    """Add the pages to an app. Templates and files are read now, so that the first to look waits no longer than others."""
+    """Add the pages to an app that answers with problems already.
+
+    Templates and files are read now, so that the first to look waits no longer than others.
+    """
+    doors.nowhere(app)
     for part in PARTS:
         app.include_router(part.router)
     assets.assets()

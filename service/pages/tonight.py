@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from fastapi import APIRouter, Request, Response
@@ -11,13 +10,14 @@ from sqlmodel import Session
 
 from service.api.auth import READ
 from service.api.deps import ReadSession
+from service.api.endings import ended
 from service.api.experimentviews import experiment_detail, experiments_out
 from service.api.schemas import ExperimentDetail, ExperimentOut, HostOut, host_out
+from service.domain.evening import last_evening
 from service.domain.figures import counted
 from service.domain.status import Status
 from service.pages.doors import PageRoute, Viewer
 from service.pages.rendering import page
-from service.pages.results import ended
 from service.pages.strip import Part, strip
 from service.store import board, hosts, outbox, steps
 from service.store.tables import HostRow, utc_now
@@ -25,7 +25,6 @@ from service.store.tables import HostRow, utc_now
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[READ])
 
 NEXT, LATEST = 3, 8
-EVENING_H = 18
 
 
 class Place(NamedTuple):
@@ -51,7 +50,7 @@ def tonight(request: Request, session: ReadSession, who: Viewer) -> Response:
         "alarms": list(_alarms(session, places)),
         "headline": headline(session, places),
         "live": True,
-        "twin": "/v1/experiments",
+        "twin": "/v1/night",
     }
     return page(request, "tonight.html", context)
 
@@ -96,9 +95,3 @@ def headline(session: Session, places: list[Place]) -> str:
     parts = [f"{running} running", f"{waiting} waiting", f"{done} done since {when}"]
     parts += [f"{len(outcomes) - done} not"] if len(outcomes) > done else []
     return ", ".join(parts)
-
-
-def last_evening(now: datetime) -> datetime:
-    """The last 18:00 by the clock of `now`: what runs before noon belongs to the night before."""
-    evening = now.replace(hour=EVENING_H, minute=0, second=0, microsecond=0)
-    return evening if evening <= now else evening - timedelta(days=1)

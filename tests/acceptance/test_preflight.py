@@ -41,5 +41,6 @@ def test_a_bad_flag_costs_seconds_and_the_next_one_starts(service: Service, seen
     assert next_one["outcome"] == "succeeded", next_one
     waited = datetime.fromisoformat(next_one["started_at"]) - datetime.fromisoformat(refused["finished_at"])
     assert waited.total_seconds() < MOST_S
-    looks = {one["about"]: one["verdict"] for step in next_one["steps"] for one in step["evidence"].get("preflight", ())}
-    assert looks["arguments"] == ("good" if seen_by == "the look" else "unchecked")
+    looks = {one["about"]: one for step in next_one["steps"] for one in step["evidence"].get("preflight", ())}
+    assert looks["arguments"]["verdict"] == ("good" if seen_by == "the look" else "unchecked")
+    assert ("simulation" in looks["arguments"]["text"]) == (seen_by == "the engine")

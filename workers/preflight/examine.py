@@ -171,7 +171,8 @@ class _Look:
         if known.options:
             yield from check_flags(parts[1], known.options, str(program["path"]))
         else:
-            yield unchecked(FLAGS, known.why or "its help could not be read")
+            simulation = "the engine is a simulation, which lists none" if program.get("simulation") else ""
+            yield unchecked(FLAGS, simulation or known.why or "its help could not be read")
 
     def _port(self) -> Iterator[Finding]:
         port = self.launch.port

@@ -9,6 +9,7 @@ import pytest
 
 from service.store import board
 from service.store.tables import utc_now
+from tests.integration.api.service import problem
 from tests.integration.pages.reading import Browser, Page
 
 EVERY = (
@@ -116,7 +117,32 @@ def test_errors_are_pages(night: Browser) -> None:
     assert "nothing was measured" in night.page("/compare?base=1&ids=3", 409).text
     assert "these are no ids" in night.page("/compare?base=1&ids=a", 422).text.lower()
     assert "at most 8" in night.page("/compare?base=1&ids=2,3,4,5,6,7,8,9,10,11", 422).text
+    assert "lies ahead" in night.page("/timeline?from=2999-01-01", 422).text
+    assert "lies too far back" in night.page("/timeline?from=0001-01-01", 422).text
     assert night.get("/static/none.js").status_code == 404
+
+
+def test_what_there_is_not_is_a_page_for_browsers_and_a_problem_for_programs(night: Browser) -> None:
+    browsers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    answer = night.api.ask("GET", "/quee/<b>", headers=browsers)
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    page = Page(answer.text)
+    assert "There is nothing at /quee/<b>" in page.text
+    assert "/queue" in page.links
+    assert "script-src 'self'" in answer.headers["content-security-policy"]
+    problem(night.api.ask("GET", "/v1/quee", headers=browsers), 404, "not-found")
+    problem(night.get("/quee"), 404, "not-found")
+    assert night.api.ask("GET", "/e/5/hold", headers=browsers).status_code == 405
+
+
+def test_a_page_says_where_its_numbers_are_for_programs(night: Browser) -> None:
+    for path, twin in (("/", "/v1/night"), ("/timeline", "/v1/timeline"), ("/night", "/v1/report")):
+        page = night.page(path)
+        [link] = [link for link in page.links if link.startswith(twin)]
+        answer = night.get(link)
+        assert answer.status_code == 200, answer.text
+        shown = answer.json()["ended"] if "ended" in answer.json() else answer.json()["hosts"][0]["experiments"]
+        assert {one["experiment"]["id"] if "experiment" in one else one["id"] for one in shown} >= {1, 2, 3}, path
 
 
 def test_the_digest_ranks_and_counts(night: Browser) -> None:
