@@ -9,8 +9,9 @@ from typing import Any
 
 from expctl.client import Client
 from expctl.globals import options
+from service.domain.engine_spec import visible_devices
 from service.domain.errors import ExpctlError, SpecError
-from service.domain.masking import masked_words
+from service.domain.masking import LooksMask, secrets_of
 from service.domain.spec import Spec
 from workers.engines.base import HostDefaults
 from workers.engines.registry import make_engine
@@ -28,13 +29,14 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
     from_unit = getattr(made.engine, "from_unit", None)
     engine = None if from_unit else make_engine(made, defaults, _Environment(os.environ))
     launch = engine.launch() if engine else None
+    argv = _mask(made)(list(launch.argv)) if launch else None
     prompts = 5 if made.bench.prompts == "five" else len(made.bench.prompts)
     return {
         "name": made.name,
         "host": made.host,
         "host_known": known,
-        "command": shlex.join(masked_words(launch.argv)) if launch else _in_words(made, from_unit),
-        "argv": masked_words(launch.argv) if launch else None,
+        "command": " ".join([*_variables(made), shlex.join(argv)]) if argv else _in_words(made, from_unit),
+        "argv": argv,
         "findings": static(made, engine).as_json(),
         "requests": prompts * made.bench.repeat * len(made.bench.concurrency),
         "loads": made.repeat_load,
@@ -58,8 +60,26 @@ def _in_words(spec: Spec, from_unit: str | None) -> str:
     )
 
 
+def _env(spec: Spec) -> dict[str, str]:
+    return dict(getattr(spec.engine, "env", {}))
+
+
+def _mask(spec: Spec) -> LooksMask:
+    return LooksMask(secrets_of(_env(spec)))
+
+
+def _variables(spec: Spec) -> list[str]:
+    """What the experiment itself sets, as a shell has it before a command; `env:NAME` stays a reference.
+
+    From the spec and not from the launch, where references are resolved to what whoever asks has in their own environment.
+    """
+    gpus = getattr(spec.engine, "gpus", None)
+    wanted = ({"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if isinstance(gpus, list) else {}) | _env(spec)
+    return [f"{name}={shlex.quote(value)}" for name, value in _mask(spec)(wanted).items()]
+
+
 def _changes(spec: Spec) -> list[str]:
-    engine = spec.engine.model_dump(mode="json", exclude_defaults=True)
+    engine = _mask(spec)(spec.engine.model_dump(mode="json", exclude_defaults=True))
     return [f"{key} {json.dumps(value)}" for key, value in engine.items() if key not in {"kind", "from_unit"}]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from service.domain.errors import UsageError
 from service.domain.host_config import HostConfig
+from service.domain.reasons import RULES, Reason, ReasonClass
 from service.domain.spec import Spec
 from service.store import agenda, experiments, hosts
 from service.store.database import Database
@@ -18,7 +19,7 @@ from workers.engines.registry import make_engine
 from workers.hosts.base import Host, HostError
 from workers.hosts.commandof import command_of
 from workers.preflight.examine import Preflight, refused
-from workers.preflight.findings import Report
+from workers.preflight.findings import Finding, Report
 from workers.reaching import forked_unit
 
 
@@ -59,6 +60,12 @@ def secrets_named(spec: Spec, environ: Mapping[str, str]) -> tuple[str, ...]:
     return (found,) if found else ()
 
 
+def _of_its_own(refusal: Finding) -> bool:
+    """Not the host's, as a full disk is: that would cost an experiment after the other, where parking stops at the first."""
+    reason = refusal.reason
+    return reason == Reason.EXEC_FAILED or (reason is not None and RULES[reason].reason_class == ReasonClass.CONFIG)
+
+
 def next_that_can_only_fail(database: Database, lease: Lease, shift_id: int, look: FirstLook) -> tuple[ExperimentRow, Report] | None:
     """The next due experiment, taken, where it could only fail; None where it may be worth to park production for it.
 
@@ -70,7 +77,7 @@ def next_that_can_only_fail(database: Database, lease: Lease, shift_id: int, loo
     if row is None:
         return None
     report = look.of(Spec.model_validate(row.spec))
-    if report.refusal is None:
+    if report.refusal is None or not _of_its_own(report.refusal):
         return None
     with database.write() as session:
         taken = experiments.take_next(session, lease, shift_id, guests=False, among=ids)

@@ -23,7 +23,7 @@ def compare(
     ids: Annotated[list[int], typer.Argument(help="experiments to compare with it")],
     fail_if: Annotated[str | None, typer.Option(help="exit 3 if this holds, such as 'tps<-3%' or 'tps@8<-3%'")] = None,
 ) -> int:
-    """Per prompt and overall, only what differs, and how sure the verdict is."""
+    """Per prompt and overall, only what differs, and how sure the verdict is. Several stand side by side on a wide screen."""
     level = None if fail_if is None else _level(fail_if)
     with Client(options.server) as client:
         found = client.compare(base, ids)
@@ -31,11 +31,14 @@ def compare(
         names = {one: client.experiment(one)["name"] for one in (base, *ids)} if not options.json else {}
     if options.json:
         emit(found if len(found) > 1 else found[0])
-    else:
-        from expctl.views.comparison import render  # noqa: PLC0415 - drawing is not free
+    elif len(found) > 1:
+        from expctl.views.columns import side_by_side  # noqa: PLC0415 - drawing is not free
 
-        for one in found:
-            draw(render(one, names[one["baseline"]], names[one["candidate"]]))
+        draw(side_by_side(found, names))
+    else:
+        from expctl.views.comparison import render  # noqa: PLC0415 - as above
+
+        draw(render(found[0], names[found[0]["baseline"]], names[found[0]["candidate"]]))
     return _condition(fail_if, found)
 
 

@@ -18,7 +18,7 @@ from expctl.views.fitting import Fitting
 UNKNOWN = "-"
 NO_CHANGE = "~"
 
-_STYLES = {
+STYLES = {
     "better": "bold green",
     "worse": "bold red",
     "no_difference_shown": "bold",
@@ -34,14 +34,14 @@ _OFF = {
 _GROUPS = {"tok/s": 1, "TTFT ms": 4, "TPOT ms": 7}
 """What is compared -> its first column in a row of `_cells`."""
 _WIDE_MS = 10_000
-_NAME = 16
+NAME = 16
 
 
 def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> RenderableType:
     """Names, what differs, the figures of each bench phase, the verdict in one sentence, warnings."""
     plain: Mapping[str, Any] = comparison if isinstance(comparison, Mapping) else comparison.model_dump(mode="json", by_alias=True)
     parts: list[RenderableType] = [
-        Text(f"{side}  {plain[side.strip()]}  {name}".rstrip() + _loads(plain, side.strip()), overflow="ellipsis", no_wrap=True)
+        Text(f"{side}  {plain[side.strip()]}  {name}".rstrip() + loads_text(plain, side.strip()), overflow="ellipsis", no_wrap=True)
         for side, name in (("baseline ", base_name), ("candidate", candidate_name))
     ]
     if plain.get("spec_differences"):
@@ -51,13 +51,13 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     if any(row.get("tps") for phase in plain.get("bench_phases") or [] for row in phase["prompts"]):
         parts.append(Text(f"{NO_CHANGE} no change shown (95 %); changes of TTFT carry no interval", style="dim"))
     parts.append(_verdict(plain))
-    parts += [_bullet("why not: ", sentence) for sentence in plain.get("why_not") or []]
-    parts += [_bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
-    parts += [_bullet("to see more: ", sentence) for sentence in plain.get("advice") or []]
+    parts += [bullet("why not: ", sentence) for sentence in plain.get("why_not") or []]
+    parts += [bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
+    parts += [bullet("to see more: ", sentence) for sentence in plain.get("advice") or []]
     return Group(*parts)
 
 
-def _loads(plain: Mapping[str, Any], side: str) -> str:
+def loads_text(plain: Mapping[str, Any], side: str) -> str:
     """The experiments of a side that has more than one load."""
     found = plain.get("experiments") or {}
     loads, again = found.get(side) or [], (found.get("recheck") or []) if side == "baseline" else []
@@ -72,11 +72,12 @@ def _differences(differences: Mapping[str, Sequence[Any]]) -> Table:
     for title in ("differs in", "baseline", "candidate"):
         table.add_column(title, overflow="fold")
     for path, (old, new) in differences.items():
-        table.add_row(*(Text(text) for text in (path, _value(old), _value(new))))
+        table.add_row(*(Text(text) for text in (path, value_text(old), value_text(new))))
     return table
 
 
-def _value(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """A value of a spec, as a file would have it; `-` for what is not written."""
     if value is None:
         return UNKNOWN
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -111,22 +112,23 @@ def _figures(rows: list[list[str]], groups: Mapping[str, int], last: int) -> Tab
 def _cells(row: Mapping[str, Any]) -> list[str]:
     name, interval = str(row["prompt"]), row.get("tps_change_ci95")
     unsure = interval is not None and interval[0] <= 0 <= interval[1]
-    short = name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+    short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
     return [short, *_trio(row["tps"], unsure=unsure), *_trio(row["ttft_ms"]), *_trio(row["tpot_ms"], unsure=unsure)]
 
 
 def _overall(effect: Mapping[str, Any]) -> str:
     interval = effect.get("ci95")
-    return NO_CHANGE if interval is None or interval[0] <= 1 <= interval[1] else _percent(effect["tps_ratio"] - 1)
+    return NO_CHANGE if interval is None or interval[0] <= 1 <= interval[1] else percent(effect["tps_ratio"] - 1)
 
 
 def _trio(pair: Sequence[float | None], *, unsure: bool = False) -> list[str]:
     old, new = pair
-    change = UNKNOWN if not old or new is None else _percent(new / old - 1)
-    return [_number(old), _number(new), NO_CHANGE if unsure and change != UNKNOWN else change]
+    change = UNKNOWN if not old or new is None else percent(new / old - 1)
+    return [number(old), number(new), NO_CHANGE if unsure and change != UNKNOWN else change]
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """A figure in six characters or fewer; `-` for one that is not known."""
     if value is None:
         return UNKNOWN
     if value >= _WIDE_MS:
@@ -134,12 +136,12 @@ def _number(value: float | None) -> str:
     return f"{value:.1f}" if abs(value) < 1000 else f"{value:.0f}"  # noqa: PLR2004
 
 
-def _percent(change: float) -> str:
-    """Such as +3.2%, -26% or, from tenfold on, 142x."""
-    percent = round(100 * change, 1) + 0.0
-    if percent >= 900:  # noqa: PLR2004
+def percent(change: float) -> str:
+    """A ratio less 1, such as +3.2%, -26% or, from tenfold on, 142x."""
+    rounded = round(100 * change, 1) + 0.0
+    if rounded >= 900:  # noqa: PLR2004
         return f"{1 + change:.0f}x"
-    return f"{percent:+.1f}%" if abs(percent) < 10 else f"{percent:+.0f}%"  # noqa: PLR2004
+    return f"{rounded:+.1f}%" if abs(rounded) < 10 else f"{rounded:+.0f}%"  # noqa: PLR2004
 
 
 def _speculation(phase: Mapping[str, Any]) -> list[Text]:
@@ -151,11 +153,11 @@ def _speculation(phase: Mapping[str, Any]) -> list[Text]:
         return []
     for side in ("baseline", "candidate"):
         spec = found.get(side) or {"status": "not_reported"}
-        result.append(_bullet(f"speculation, {side}: ", _speculation_words(spec)))
+        result.append(bullet(f"speculation, {side}: ", _speculation_words(spec)))
     rows = [row for row in phase["prompts"] if row.get("break_even_tokens_per_step") is not None]
     if rows:
         listed = "; ".join(f"{row['prompt']} {row['break_even_tokens_per_step']:.2f} (has {row['tokens_per_step']:.2f})" for row in rows)
-        result.append(_bullet("break-even tokens per step: ", listed))
+        result.append(bullet("break-even tokens per step: ", listed))
     return result
 
 
@@ -167,7 +169,7 @@ def _drift(phase: Mapping[str, Any]) -> list[Text]:
     interval = drift.get("ci95")
     span = f" (95 % interval {_points(interval[0] - 1)} to {_points(interval[1] - 1)})" if interval else ""
     said = "the host drifted" if drift["shown"] else "no drift of the host is shown"
-    return [_bullet("baseline measured again: ", f"{_points(drift['tps_ratio'] - 1)}{span}, {said}")]
+    return [bullet("baseline measured again: ", f"{_points(drift['tps_ratio'] - 1)}{span}, {said}")]
 
 
 def _speculation_words(spec: Mapping[str, Any]) -> str:
@@ -187,7 +189,7 @@ def _speculation_words(spec: Mapping[str, Any]) -> str:
 
 def _verdict(plain: Mapping[str, Any]) -> Text:
     text = Text("\n")
-    text.append(verdict_sentence(plain), style=_STYLES.get(str(plain["verdict"]), "bold"))
+    text.append(verdict_sentence(plain), style=STYLES.get(str(plain["verdict"]), "bold"))
     for phase in (plain.get("bench_phases") or [])[1:]:
         text.append(f"\nat concurrency {phase['concurrency']}: {phase_sentence(phase)}")
     return text
@@ -206,7 +208,7 @@ def verdict_sentence(comparison: Mapping[str, Any]) -> str:
 def phase_sentence(phase: Mapping[str, Any]) -> str:
     """Such as: worse: 21 % slower (95 % interval -25 % to -17 %), one load each; between-load sd 1.5 % assumed."""
     effect, verdict = phase.get("effect"), str(phase["verdict"])
-    if not effect or verdict not in _STYLES or verdict in {"not_comparable", "invalid"}:
+    if not effect or verdict not in STYLES or verdict in {"not_comparable", "invalid"}:
         return verdict.replace("_", " ")
     change, interval = effect["tps_ratio"] - 1, effect.get("ci95")
     if interval is None:
@@ -233,8 +235,9 @@ def _certainty(phase: Mapping[str, Any]) -> str:
 
 def _points(change: float) -> str:
     """A change in words' form: +3.2 %, -26 %."""
-    return _percent(change).replace("%", " %")
+    return percent(change).replace("%", " %")
 
 
-def _bullet(title: str, sentence: str) -> Text:
+def bullet(title: str, sentence: str) -> Text:
+    """A sentence behind what it is about."""
     return Text.assemble((title, "bold"), sentence)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from weakref import WeakKeyDictionary
 
-from sqlalchemy import Connection, Engine
 from sqlmodel import Session
 
 from service.api.experimentviews import experiments_out
@@ -18,17 +15,8 @@ from service.store.tables import ExperimentRow
 from service.store.telling import baseline_of, compared
 
 Judged = tuple[VersusOut | None, str]
-
-
-@dataclass
-class _Memory:
-    """Verdicts of one database. None changes while nothing ends: a finished experiment stays as it is."""
-
-    at: int = -1
-    known: dict[tuple[int, int], Judged] = field(default_factory=dict)
-
-
-_MEMORIES: WeakKeyDictionary[Engine | Connection, _Memory] = WeakKeyDictionary()
+_VERDICTS = board.Kept[tuple[int, int], Judged]()
+"""By the baseline and the experiment."""
 
 
 def ended(session: Session, rows: Sequence[ExperimentRow]) -> list[EndedOut]:
@@ -47,15 +35,11 @@ def judged(session: Session, row: ExperimentRow) -> Judged:
     base = baseline_of(session, row) if row.outcome == Outcome.SUCCEEDED else None
     if base is None:
         return None, ""
-    memory = _MEMORIES.setdefault(session.get_bind(), _Memory())
-    latest = board.last_finish(session)
-    if memory.at != latest:
-        memory.at, memory.known = latest, {}
-    key = (base, row.id or 0)
-    if key not in memory.known:
+    known, key = _VERDICTS.of(session), (base, row.id or 0)
+    if key not in known:
         found, why = compared(session, row)
-        memory.known[key] = (_versus(found) if found else None), why
-    return memory.known[key]
+        known[key] = (_versus(found) if found else None), why
+    return known[key]
 
 
 def _versus(found: Comparison) -> VersusOut:

@@ -63,10 +63,11 @@ def nowhere(app: FastAPI) -> None:
     """Let a browser that asks for what there is not get a page too, without a change for whoever asks the API."""
     plain = app.exception_handlers[HTTPException]
 
-    def handle(request: Request, error: Exception) -> Response:
+    async def handle(request: Request, error: Exception) -> Response:
         path = request.url.path
         if path.startswith("/v1/") or "text/html" not in request.headers.get("accept", ""):
-            return plain(request, error)
+            found = plain(request, error)
+            return found if isinstance(found, Response) else await found
         return _refused(request, NotFound(f"there is nothing at {path[:80]}", "", "go back, or choose one of the pages above"))
 
     app.add_exception_handler(HTTPStatus.NOT_FOUND, handle)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Annotated
-from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, Query, Request, Response
-from sqlalchemy import Connection, Engine
 from sqlmodel import Session
 
 from service.api.auth import READ
@@ -29,6 +27,8 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=
 DAY = timedelta(days=1)
 Cause = tuple[int, str, str, list[int]]
 """How often, why, what to do, and which experiments."""
+_NIGHTS = board.Kept[datetime, NightFacts]()
+"""By their beginning. How many still wait changes while nothing ends, and is looked up anew."""
 
 
 @router.get("/night")
@@ -53,29 +53,15 @@ def night(request: Request, session: ReadSession, who: Viewer, of: Annotated[str
     return page(request, "night.html", context)
 
 
-@dataclass
-class _Memory:
-    """Nights of one database. None changes while nothing ends; how many still wait does, and is looked up anew."""
-
-    at: int = -1
-    known: dict[datetime, NightFacts] = field(default_factory=dict)
-
-
-_MEMORIES: WeakKeyDictionary[Engine | Connection, _Memory] = WeakKeyDictionary()
-
-
 def _facts(session: Session, evening: datetime, now: datetime) -> NightFacts | None:
     """What a night brought; None where nothing ended. Kept by the process, as judging every result takes a while."""
-    memory = _MEMORIES.setdefault(session.get_bind(), _Memory())
-    latest, every = board.last_finish(session), hosts.every(session)
-    if memory.at != latest:
-        memory.at, memory.known = latest, {}
+    kept, every = _NIGHTS.of(session), hosts.every(session)
     ended = board.finishes(session, board.since(session, evening), evening + DAY)
     if not ended:
         return None
-    if evening not in memory.known:
-        memory.known[evening] = nights.facts(session, nights.Night(every, ended), now)
-    known = memory.known[evening]
+    if evening not in kept:
+        kept[evening] = nights.facts(session, nights.Night(every, ended), now)
+    known = kept[evening]
     produced, waiting = nights.standing(session, [row for row in every if row.name in known.hosts], known.began, now)
     return replace(known, production=produced, waiting=waiting)
 

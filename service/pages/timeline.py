@@ -81,7 +81,8 @@ def _bar(item: ExperimentOut, steps: Sequence[StepRow], start: datetime, now: da
 
 
 def _foreseen(item: ExperimentOut, now: datetime) -> Bar:
-    begins, ends = item.starts_at or now, item.eta or now
+    begins = max(item.starts_at or now, now)  # what was foreseen for a moment ago has not begun
+    ends = max(item.eta or now, begins)
     return Bar(item.id, item.name, "wait", item.eta_text or item.where_text, Span(begins, ends, "whole"), [Span(begins, ends, "foreseen")])
 
 

@@ -60,8 +60,8 @@ def share(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A ratio as a change, such as `-26.0 %`."""
-    return UNKNOWN if value is None else change(value).replace("-", "\N{MINUS SIGN}")
+    """A ratio as a change, such as `-26.0 %`, which no line breaks apart."""
+    return UNKNOWN if value is None else change(value).replace("-", "\N{MINUS SIGN}").replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def tone(item: Any) -> str:

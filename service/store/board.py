@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Generic, TypeVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import case, func, or_
+from sqlalchemy import Connection, Engine, case, func, or_
 from sqlmodel import Session, col, select
 
 from service.domain.events import Event, EventType
@@ -16,6 +18,8 @@ from service.domain.status import ACTIVE, Status
 from service.store import experiments, hosts
 from service.store.tables import BenchPhaseRow, EventRow, ExperimentRow, LogRow, ShiftRow, StepRow
 
+Key = TypeVar("Key")
+Found = TypeVar("Found")
 OPEN = (Status.RUNNING, Status.STOPPING, Status.QUEUED, Status.HELD)
 MOST = 400
 """Experiments that one night is drawn with."""
@@ -61,6 +65,22 @@ def last_finish(session: Session) -> int:
     """The newest ending's event id: while it stays, so does every result."""
     query = select(func.max(EventRow.id)).where(EventRow.type == EventType.EXPERIMENT_FINISHED)
     return session.exec(query).one() or 0
+
+
+class Kept(Generic[Key, Found]):
+    """What the process remembers of its databases until something ends there: a finished experiment stays as it is."""
+
+    def __init__(self) -> None:
+        self._known: WeakKeyDictionary[Engine | Connection, tuple[int, dict[Key, Found]]] = WeakKeyDictionary()
+
+    def of(self, session: Session) -> dict[Key, Found]:
+        """What is known of a session's database, to read and to add to; empty anew after each ending."""
+        base, latest = session.get_bind(), last_finish(session)
+        at, known = self._known.get(base, (-1, {}))
+        if at != latest:
+            known = {}
+            self._known[base] = latest, known
+        return known
 
 
 def since(session: Session, moment: datetime) -> int:

@@ -203,13 +203,33 @@ def follow_log(ctx: StepContext) -> tuple[str, ...]:
             return tuple(found)
 
 
+LATE_S = 3.0
+QUIET_S = 0.25
+QUIET_LOOKS = 2
+
+
+def rest_of_log(ctx: StepContext) -> tuple[str, ...]:
+    """What a unit that has ended had logged, copied; read until twice there is nothing new, for some seconds at most.
+
+    A busy journal writes the last lines down after systemd has told of the end.
+    """
+    found, quiet = list(follow_log(ctx)), 0
+    until = ctx.clock.monotonic() + LATE_S
+    while ctx.engine.owns_process and quiet < QUIET_LOOKS and ctx.clock.monotonic() < until:
+        ctx.clock.wait(QUIET_S)
+        more = follow_log(ctx)
+        found += more
+        quiet = 0 if more else quiet + 1
+    return tuple(found)
+
+
 SUMMING_UP = re.compile(r"Failed to start |(?:Stopped|Stopping) |\S+\.service: (?:Failed with result|Failed to run '|Consumed )")
 """What systemd says last of every unit that fails; why it did stands before that."""
 
 
 def last_words(ctx: StepContext) -> str:
     """The root cause that the log names, else its last line that tells something."""
-    follow_log(ctx)
+    rest_of_log(ctx)
     reader = ctx.engine.load_log()
     lines = list(ctx.recorder.copied_log())
     reader.feed(lines)

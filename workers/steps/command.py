@@ -11,7 +11,7 @@ from service.domain.engine_spec import CommandEngine as CommandSpec
 from service.domain.reasons import Reason
 from workers.engines.command import CommandProgress, ProgressPattern
 from workers.hosts.base import HostError, UnitDefinition, UnitPhase, UnitState
-from workers.steps.base import StepContext, StepFailed, ending, follow_log, why_ended
+from workers.steps.base import StepContext, StepFailed, ending, follow_log, rest_of_log, why_ended
 from workers.steps.before import look_before
 from workers.steps.clear import clear, end_left_overs
 
@@ -162,6 +162,10 @@ class _Watch:
         """Copy what was logged since."""
         self._take(follow_log(self._ctx))
 
+    def read_rest(self) -> None:
+        """The same, once it has ended."""
+        self._take(rest_of_log(self._ctx))
+
     def look(self, *, last: bool = False) -> None:
         """Show progress where there is any that is new; now and then only, since each look starts a process."""
         now = self._ctx.clock.monotonic()
@@ -198,6 +202,8 @@ def _ended(ctx: StepContext, watch: _Watch) -> UnitState:
         watch.read()
         watch.look()
         if state.phase != UnitPhase.ACTIVE:
+            if state.exit_status != 0:
+                watch.read_rest()
             return state
         if watch.timed_out or ctx.recorder.since_launch_s() > _spec(ctx).timeout:
             if not watch.timed_out:

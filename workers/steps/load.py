@@ -7,7 +7,7 @@ from typing import Any
 from service.domain.reasons import Reason
 from workers.engines.base import LoadLog, LoadProgress, Readiness
 from workers.hosts.base import PortOwner, UnitPhase, Usage
-from workers.steps.base import StepContext, StepFailed, follow_log, last_telling, why_ended
+from workers.steps.base import StepContext, StepFailed, follow_log, last_telling, rest_of_log, why_ended
 from workers.steps.signs import Signs, told
 
 ENDPOINT_PATIENCE_S = 30.0
@@ -56,7 +56,7 @@ def _still_running(ctx: StepContext, reader: LoadLog) -> Usage | None:
     state = ctx.observed()
     if state.phase == UnitPhase.ACTIVE:
         return state.used
-    progress = reader.feed(follow_log(ctx))
+    progress = reader.feed(rest_of_log(ctx))
     last = last_telling(list(ctx.recorder.copied_log()))
     known, how = why_ended(ctx, state)
     reason = known if known in OUTSIDE else progress.reason or known or Reason.ENGINE_DEAD

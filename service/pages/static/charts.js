@@ -2,6 +2,8 @@
 "use strict";
 
 const drawn = new Map();
+// Whole seconds at the least, so that no two ticks of a short run read alike.
+const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200];
 
 function colours() {
   const style = getComputedStyle(document.documentElement);
@@ -27,7 +29,7 @@ function options(series, width) {
     const minutes = `${two(moment.getHours())}:${two(moment.getMinutes())}`;
     return all.at(-1) - all[0] < 600 ? `${minutes}:${two(moment.getSeconds())}` : minutes;
   };
-  const level = series.time ? { space: 70, values: (_, all) => all.map((at) => clock(all, at)) } : { splits: () => series.x, values: (_, all) => all.map((one) => `c=${one}`) };
+  const level = series.time ? { space: 70, incrs: STEPS_S, values: (_, all) => all.map((at) => clock(all, at)) } : { splits: () => series.x, values: (_, all) => all.map((one) => `c=${one}`) };
   return {
     width,
     height: 170,

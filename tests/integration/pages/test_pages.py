@@ -168,3 +168,14 @@ def test_the_last_event_before_a_moment_is_found_without_looking_at_all(night: B
         for event in events:
             moment = type(utc_now()).fromisoformat(event["at"])
             assert board.since(session, moment) < event["id"]
+
+
+def test_what_is_remembered_of_endings_is_forgotten_with_the_next(night: Browser) -> None:
+    kept = board.Kept[str, float]()
+    with night.api.database.read() as session:
+        kept.of(session)["faster"] = 1.5
+    with night.api.database.read() as session:
+        assert kept.of(session) == {"faster": 1.5}
+    assert night.api.post("/v1/experiments/5/cancel").status_code == 200
+    with night.api.database.read() as session:
+        assert kept.of(session) == {}

@@ -396,7 +396,7 @@ def test_a_rehearsal_that_was_asked_before_a_shift_opened_does_not_end_it(databa
     assert told(database).count(EventType.PRODUCTION_PARKED) == 1
 
 
-def look_of(*missing: str) -> Callable[[Any], dict[str, Any]]:
+def look_of(*missing: str, free_mib: int = 90_000) -> Callable[[Any], dict[str, Any]]:
     """A host on which all is there but these models."""
 
     def look(question: Any) -> dict[str, Any]:
@@ -407,7 +407,7 @@ def look_of(*missing: str) -> Callable[[Any], dict[str, Any]]:
             "programs": dict.fromkeys(question.get("programs", ()), there),
             "models": {name: {"kind": "missing"} if name in missing else there for name in question.get("models", ())},
             "paths": {},
-            "disks": {path: {"free_mib": 90_000} for path in question.get("disks", ())},
+            "disks": {path: {"free_mib": free_mib} for path in question.get("disks", ())},
         }
 
     return look
@@ -426,6 +426,13 @@ def test_production_is_not_parked_for_what_can_only_fail(database: Database, eve
     assert EventType.PRODUCTION_PARKED not in told(database)
     assert evening.measured == []
     assert not due(database)
+
+
+def test_a_fault_of_the_hosts_is_met_where_it_stops_the_night_and_not_the_queue(database: Database, evening: Night) -> None:
+    evening.host.looks = look_of(free_mib=0)
+    submit(database, "a", engine={"kind": "vllm", "model": "/there"})
+    evening.work()
+    assert EventType.PRODUCTION_PARKED in told(database)
 
 
 def test_what_can_only_fail_does_not_keep_the_next_one_waiting(database: Database, evening: Night) -> None:

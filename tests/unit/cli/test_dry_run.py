@@ -89,3 +89,40 @@ def test_a_submission_remarks_on_what_the_rules_refuse_and_queues_it(fake: FakeS
     assert shown.out == "41\n"
     assert "remark on x: WRONG: speculation: speculative.prompt_lookup_min (5)" in shown.err
     assert [one.partition("?")[0] for one in asked(fake, "POST")] == ["/v1/experiments"], "a script does not wait for the host's answer"
+
+
+def commands(fake: FakeService, file: str, capsys: Capture, *more: str, count: int = 1) -> list[str]:
+    answering(fake, request("preflight", experiments=[{"name": "x", "findings": [GOOD]}] * count))
+    assert run(["submit", file, "--dry-run", *more]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_a_sweep_over_the_environment_can_be_told_apart(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    shown = commands(fake, file(tmp_path, "  env: {A: two words}\n"), capsys, "--sweep", "engine.env.NCCL_ALGO=Ring,Tree", count=2)
+    assert [line.partition(" vllm serve /m")[0] for line in shown] == [
+        f"A='two words' NCCL_ALGO={algorithm}" for algorithm in ("Ring", "Tree")
+    ]
+
+
+def test_the_gpus_that_an_experiment_names_are_shown(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    shown = commands(fake, file(tmp_path), capsys, "--set", "engine.gpus=[0, 1]")
+    assert shown[0].startswith("CUDA_VISIBLE_DEVICES=0,1 vllm serve /m")
+
+
+def test_a_dry_run_shows_no_secret_of_the_environment(
+    fake: FakeService, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINE", "resolved-here")
+    secrets = "  env: {HF_TOKEN: hidden-one, KEPT: 'https://me:hidden-two@h/', OTHER_TOKEN: 'env:MINE'}\n"
+    [shown] = commands(fake, file(tmp_path, secrets + "  args: {chat-template: hidden-one}\n"), capsys)
+    assert shown.startswith("HF_TOKEN='***' KEPT='https://me:***@h/' OTHER_TOKEN=env:MINE vllm serve /m")
+    assert "--chat-template '***'" in shown
+    assert "hidden" not in shown
+    assert "resolved-here" not in shown
+
+
+def test_changes_to_a_unit_show_no_secret(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
+    unit = tmp_path / "unit.yaml"
+    unit.write_text("name: x\nhost: llm-two\nengine:\n  kind: vllm\n  from_unit: qwen.service\n  env: {HF_TOKEN: hidden-one, A: b}\n")
+    [shown] = commands(fake, str(unit), capsys)
+    assert 'env {"HF_TOKEN": "***", "A": "b"}' in shown

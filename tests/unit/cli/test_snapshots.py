@@ -65,7 +65,7 @@ def answers(fake: FakeService) -> FakeService:
         "GET /v1/night": a_full_night(),
         "GET /v1/timeline": a_timeline(),
         "GET /v1/report": report,
-        "GET /v1/compare": compared[1],
+        "GET /v1/compare": lambda: compared if "ids=2" in fake.asked[-1] else compared[1],
         "GET /v1/hosts": hosts,
         f"GET /v1/experiments/{FAILED}": experiments()[FAILED] | {"steps": STEPS, "facts": {"engine": "vllm", "engine_version": "0.21.0"}},
         **{f"GET /v1/experiments/{number}": one for number, one in names.items()},
@@ -77,6 +77,7 @@ VERBS = {
     "queue": ["queue"],
     "show": ["show", str(FAILED)],
     "compare": ["compare", "1", "5"],
+    "compare-several": ["compare", "1", "2", "5"],
     "timeline": ["timeline"],
     "host-list": ["host", "list"],
 }

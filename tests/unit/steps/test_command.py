@@ -93,6 +93,13 @@ def test_anything_else_is_a_failure_that_keeps_its_files(exit_status: int | None
     assert rig.recorder.begun[-1] == StepName.MEASURE
 
 
+def test_the_last_words_may_come_after_the_end() -> None:
+    rig = Rig()
+    rig.ends(2, 1)
+    rig.says(2.3, "Traceback: no luck")
+    assert rig.run().evidence == "Traceback: no luck"
+
+
 def test_files_that_cannot_be_kept_do_not_hide_why_a_command_failed() -> None:
     rig = Rig(artifacts=["*"])
     rig.host.fail("collect_files", Reason.DISK_FULL, "full", times=2)
