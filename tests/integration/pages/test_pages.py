@@ -124,14 +124,14 @@ def test_errors_are_pages(night: Browser) -> None:
 
 def test_what_there_is_not_is_a_page_for_browsers_and_a_problem_for_programs(night: Browser) -> None:
     browsers = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
-    answer = night.api.ask("GET", "/quee/<b>", headers=browsers)
+    answer = night.api.ask("GET", "/nowhere/<b>", headers=browsers)
     assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
     page = Page(answer.text)
-    assert "There is nothing at /quee/<b>" in page.text
+    assert "There is nothing at /nowhere/<b>" in page.text
     assert "/queue" in page.links
     assert "script-src 'self'" in answer.headers["content-security-policy"]
-    problem(night.api.ask("GET", "/v1/quee", headers=browsers), 404, "not-found")
-    problem(night.get("/quee"), 404, "not-found")
+    problem(night.api.ask("GET", "/v1/nowhere", headers=browsers), 404, "not-found")
+    problem(night.get("/nowhere"), 404, "not-found")
     assert night.api.ask("GET", "/e/5/hold", headers=browsers).status_code == 405
 
 
