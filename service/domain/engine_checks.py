@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from service.domain.spec_base import ArgValue
 
 
 def check_reference(value: str | None) -> str | None:
@@ -40,3 +44,18 @@ def check_argument_names(names: Iterable[str]) -> None:
         plain = name.replace("_", "-")
         if plain != name and plain in listed:
             raise ValueError(f"{plain} is there twice; write it once, with dashes")
+
+
+def check_arguments(args: dict[str, ArgValue], elsewhere: Mapping[str, str]) -> dict[str, ArgValue]:
+    """Arguments by their names, none of which has a key of its own: `elsewhere` has the place of each that has."""
+    check_argument_names(args)
+    for key in args:
+        place = elsewhere.get(key.replace("_", "-"))
+        if place:
+            raise ValueError(f"{key} has a key of its own: {place}")
+    return args
+
+
+ApiKey = Annotated[str | None, AfterValidator(check_reference)]
+Environment = Annotated[dict[str, str], AfterValidator(check_environment)]
+Gpus = Annotated[Literal["all"] | list[Annotated[int, Field(ge=0)]], AfterValidator(check_gpus)]

@@ -15,7 +15,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from service.domain.engine_checks import check_argument_names, check_environment, check_gpus, check_reference
+from service.domain.engine_checks import ApiKey, Environment, Gpus, check_argument_names
 from service.domain.llamacpp_spec import LlamacppEngine
 from service.domain.sglang_spec import SglangEngine
 from service.domain.spec_base import ArgValue, Name, Port, Seconds, SpecModel
@@ -59,15 +59,15 @@ class VllmEngine(SpecModel):
     """Default: the host's experiment port."""
     keep_port: bool = False
     """With `from_unit`: listen on the unit's own port, where its clients will find the experiment."""
-    gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    gpus: Gpus = "all"
     """Those that it may use, by index; they are proven free beforehand."""
-    api_key: str | None = None
+    api_key: ApiKey = None
     """A reference such as `env:VLLM_API_KEY`, never the key itself."""
     args: dict[str, ArgValue] = Field(default_factory=dict)
     """true: --flag, false: --no-flag, null: left out (with `from_unit`: taken out), dict or list: JSON."""
     speculative: Speculative | None = None
     """Becomes `--speculative-config`. To run a `from_unit` without its speculation, write `args: {speculative-config: null}`."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     """Variables of its environment. Values are texts, whatever they look like; `env:NAME` is taken from the worker's environment."""
 
     @field_validator("from_unit")
@@ -96,16 +96,6 @@ class VllmEngine(SpecModel):
             raise ValueError("port and keep_port exclude each other; write one of them")
         return value
 
-    @field_validator("api_key")
-    @classmethod
-    def _by_reference(cls, value: str | None) -> str | None:
-        return check_reference(value)
-
-    @field_validator("gpus")
-    @classmethod
-    def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
-        return check_gpus(value)
-
     @field_validator("args")
     @classmethod
     def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
@@ -125,11 +115,6 @@ class VllmEngine(SpecModel):
                 raise ValueError(f"{key} has a key of its own: engine.{own[plain]}")
         return value
 
-    @field_validator("env")
-    @classmethod
-    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
-        return check_environment(value)
-
     @property
     def model_id(self) -> str:
         """The id that requests name; empty where only the host's unit can tell."""
@@ -145,15 +130,10 @@ class EndpointEngine(SpecModel):
     """OpenAI base URL, with or without the trailing /v1."""
     served_model_name: Name | None = None
     """Default: the only model that the server lists."""
-    api_key: str | None = None
+    api_key: ApiKey = None
     """A reference such as `env:VLLM_API_KEY`, never the key itself."""
     metrics_url: Annotated[str, Field(pattern=r"^(off|https?://\S+)$")] | None = None
     """Default: /metrics beside the base URL; `off` reads none."""
-
-    @field_validator("api_key")
-    @classmethod
-    def _by_reference(cls, value: str | None) -> str | None:
-        return check_reference(value)
 
     @property
     def model_id(self) -> str:
@@ -184,7 +164,7 @@ class CommandEngine(SpecModel):
     cwd: Name | None = None
     """An absolute path. Default: a folder of its own that is made for it and kept, `work/<unit>` in the data folder, or on a host under
     systemd /var/lib/expctl-work/<unit>."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     """Variables of its environment. Values are texts, whatever they look like."""
     gpus: Literal["all", "none"] | list[Annotated[int, Field(ge=0)]] = "none"
     """With GPUs, they are proven free beforehand. `none` hides every GPU from the program (an empty CUDA_VISIBLE_DEVICES)."""
@@ -217,11 +197,6 @@ class CommandEngine(SpecModel):
         if not (value if isinstance(value, str) else value[0]).strip():
             raise ValueError("there is nothing to run")
         return value
-
-    @field_validator("env")
-    @classmethod
-    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
-        return check_environment(value)
 
     @field_validator("gpus")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
-from service.domain.engine_checks import check_argument_names, check_environment, check_gpus, check_reference
+from service.domain.engine_checks import ApiKey, Environment, Gpus, check_arguments
 from service.domain.spec_base import ArgValue, Name, Port, SpecModel
 
 _OF_VLLM = {"ngram": "ngram-map-k", "draft_model": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp"}
@@ -71,16 +71,16 @@ class LlamacppEngine(SpecModel):
     """The folder that it is started in."""
     port: Port | None = None
     """Default: the host's experiment port."""
-    gpus: Literal["all"] | list[Annotated[int, Field(ge=0)]] = "all"
+    gpus: Gpus = "all"
     """Those that it may use, by index; they are proven free beforehand."""
-    api_key: str | None = None
+    api_key: ApiKey = None
     """A reference such as `env:LLAMA_KEY`, never the key itself."""
     args: dict[str, ArgValue] = Field(default_factory=dict)
     """Arguments by their long names. true: --flag, false: --no-flag, null: left out, list: joined by commas, dict: JSON. Unless
     they say otherwise, the server has `--host 0.0.0.0`, as vLLM listens, and `--metrics`."""
     speculative: LlamacppSpeculative | None = None
     """Drafting ahead; left out, there is none."""
-    env: dict[str, str] = Field(default_factory=dict)
+    env: Environment = Field(default_factory=dict)
     """Variables of its environment. Values are texts, whatever they look like; `env:NAME` is taken from the worker's environment."""
 
     @field_validator("served_model_name")
@@ -90,30 +90,10 @@ class LlamacppEngine(SpecModel):
             raise ValueError("llama.cpp reads a comma as the end of a name; give a served_model_name without one")
         return value
 
-    @field_validator("api_key")
-    @classmethod
-    def _by_reference(cls, value: str | None) -> str | None:
-        return check_reference(value)
-
-    @field_validator("gpus")
-    @classmethod
-    def _some_gpu_once(cls, value: Literal["all"] | list[int]) -> Literal["all"] | list[int]:
-        return check_gpus(value)
-
     @field_validator("args")
     @classmethod
     def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
-        check_argument_names(value)
-        for key in value:
-            place = _ELSEWHERE.get(key.replace("_", "-"))
-            if place:
-                raise ValueError(f"{key} has a key of its own: {place}")
-        return value
-
-    @field_validator("env")
-    @classmethod
-    def _names_of_variables(cls, value: dict[str, str]) -> dict[str, str]:
-        return check_environment(value)
+        return check_arguments(value, _ELSEWHERE)
 
     @property
     def model_id(self) -> str:

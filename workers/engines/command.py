@@ -18,6 +18,7 @@ from service.domain.speculation import EngineCounters
 from workers.engines.apikey import resolve_env
 from workers.engines.base import Launch, LoadLog, Readiness
 from workers.engines.endpoint import NoLog
+from workers.engines.environment import UNBUFFERED
 
 SHELL = ("/bin/sh", "-eu", "-c")
 """What runs a script: it ends at the first command that fails and at the first variable that is not set."""
@@ -57,8 +58,7 @@ class CommandEngine:
         """Command line and environment. Without `cwd` in the spec the folder is the host's to choose."""
         spec = self._spec
         argv = (*SHELL, spec.run) if isinstance(spec.run, str) else tuple(spec.run)
-        # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
-        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
+        env = {**UNBUFFERED, **resolve_env(spec.env, self._environ)}
         if spec.gpus != "all":
             env["CUDA_VISIBLE_DEVICES"] = visible_devices(spec.gpus)
             # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.

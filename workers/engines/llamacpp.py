@@ -8,13 +8,12 @@ from functools import partial
 
 import httpx
 
-from service.domain.engine_spec import visible_devices
-from service.domain.errors import UsageError
 from service.domain.llamacpp_spec import LlamacppEngine as LlamacppSpec
 from service.domain.spec_base import ArgValue
 from service.domain.speculation import EngineCounters
-from workers.engines.apikey import bearer, resolve_api_key, resolve_env
+from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.environment import engine_environment
 from workers.engines.llamacpp_arguments import speculation, words
 from workers.engines.llamacpp_log import LlamacppLoadLog
 from workers.engines.prometheus import read_counters
@@ -84,17 +83,6 @@ class LlamacppEngine:
         return bearer(resolve_api_key(self._spec.api_key, self._environ))
 
     def _env(self) -> dict[str, str]:
-        spec = self._spec
-        env = resolve_env(spec.env, self._environ)
-        if spec.gpus != "all":
-            visible = visible_devices(spec.gpus)
-            if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:
-                raise UsageError(
-                    f"engine.gpus says {visible}, engine.env says CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}",
-                    "the GPUs are said twice and differently",
-                    "leave CUDA_VISIBLE_DEVICES out of engine.env",
-                )
-            # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.
-            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-        key = resolve_api_key(spec.api_key, self._environ)
+        env = engine_environment(self._spec.env, self._spec.gpus, self._environ)
+        key = resolve_api_key(self._spec.api_key, self._environ)
         return env if key is None else {**env, "LLAMA_API_KEY": key}

@@ -9,13 +9,12 @@ from pathlib import PurePath
 
 import httpx
 
-from service.domain.engine_spec import visible_devices
-from service.domain.errors import UsageError
 from service.domain.sglang_spec import SglangEngine as SglangSpec
 from service.domain.spec_base import ArgValue
 from service.domain.speculation import EngineCounters
-from workers.engines.apikey import bearer, resolve_api_key, resolve_env
+from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.environment import UNBUFFERED, engine_environment
 from workers.engines.prometheus import read_counters
 from workers.engines.readiness import LOOK_S, probe
 from workers.engines.sglang_arguments import speculation, words
@@ -95,17 +94,4 @@ class SglangEngine:
         return bearer(resolve_api_key(self._spec.api_key, self._environ))
 
     def _env(self) -> dict[str, str]:
-        spec = self._spec
-        # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
-        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
-        if spec.gpus != "all":
-            visible = visible_devices(spec.gpus)
-            if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:
-                raise UsageError(
-                    f"engine.gpus says {visible}, engine.env says CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}",
-                    "the GPUs are said twice and differently",
-                    "leave CUDA_VISIBLE_DEVICES out of engine.env",
-                )
-            # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.
-            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-        return env
+        return engine_environment(self._spec.env, self._spec.gpus, self._environ, UNBUFFERED)

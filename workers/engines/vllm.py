@@ -9,8 +9,9 @@ from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.errors import UsageError
 from service.domain.speculation import EngineCounters
 from workers.basecommand import BaseCommand
-from workers.engines.apikey import bearer, resolve_api_key, resolve_env
+from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.environment import UNBUFFERED, engine_environment
 from workers.engines.merging import Merged, Wanted, merge
 from workers.engines.prometheus import read_counters
 from workers.engines.readiness import probe
@@ -111,18 +112,6 @@ class VllmEngine:
         return self._spec.model_id or self._merged().model_id
 
     def _env(self) -> dict[str, str]:
-        spec = self._spec
-        # Unbuffered, since a buffered log shows progress late and loses the last words of a crash.
-        env = {"PYTHONUNBUFFERED": "1", **resolve_env(spec.env, self._environ)}
-        if spec.gpus != "all":
-            visible = ",".join(str(index) for index in spec.gpus)
-            if env.setdefault("CUDA_VISIBLE_DEVICES", visible) != visible:
-                raise UsageError(
-                    f"engine.gpus says {visible}, engine.env says CUDA_VISIBLE_DEVICES={env['CUDA_VISIBLE_DEVICES']}",
-                    "the GPUs are said twice and differently",
-                    "leave CUDA_VISIBLE_DEVICES out of engine.env",
-                )
-            # CUDA's own order is by speed; only this one is the order that nvidia-smi numbers cards in.
-            env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-        key = resolve_api_key(spec.api_key, self._environ)
+        env = engine_environment(self._spec.env, self._spec.gpus, self._environ, UNBUFFERED)
+        key = resolve_api_key(self._spec.api_key, self._environ)
         return env if key is None else {**env, "VLLM_API_KEY": key}

@@ -10,7 +10,8 @@ from docs.generate.commands import Command, commands
 from expctl import globals as command_globals
 from expctl.globals import Options, take_globals
 from expctl.main import VERBS
-from tests.unit.docs.reading import EXAMPLES, PAGES, CommandLine, command_lines, name
+from tests.unit.docs.reading import EXAMPLES, PAGES, CommandLine, command_lines
+from tests.unit.docs.reading import name as page_name
 
 KNOWN = {verb for group in VERBS.values() for verb in group}
 HELP = {"--help", "-h", "help"}
@@ -20,10 +21,12 @@ MADE = "cli.md"
 
 @pytest.fixture(autouse=True)
 def _fresh_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_globals, "options", Options())
+    # Its fields and not the object: whoever imports it meanwhile keeps it.
+    for name, value in vars(Options()).items():
+        monkeypatch.setattr(command_globals.options, name, value)
 
 
-@pytest.mark.parametrize("page", [page for page in (*PAGES, *EXAMPLES) if page.name != MADE], ids=name)
+@pytest.mark.parametrize("page", [page for page in (*PAGES, *EXAMPLES) if page.name != MADE], ids=page_name)
 def test_what_is_shown_can_be_typed(page: Path) -> None:
     assert [f"{line}: {found}" for line in command_lines(page) if (found := objection(line))] == []
 
