@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ BENCH = {"max_tokens": 24, "concurrency": [1, 4], "repeat": 2, "warmup": 1}
 SHUT = "http://127.0.0.1:9/hook"
 """Nobody listens there, so that messages to it have tries to show."""
 SIZE = {"width": 1280, "height": 860}
+SHOWN = Path(__file__).parents[2] / "docs" / "screenshots"
+"""What the documents show."""
 
 
 def ngram(tokens: int) -> dict[str, Any]:
@@ -111,6 +114,6 @@ def idle(service: Service) -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def pictures() -> Path:
-    """Where screenshots go that the documents show."""
-    return Path(__file__).parents[2] / "docs" / "screenshots"
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: into the documents when asked (EXPCTL_SCREENSHOTS=1), else nowhere that lasts."""
+    return SHOWN if os.environ.get("EXPCTL_SCREENSHOTS") else tmp_path_factory.mktemp("pictures")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
@@ -10,13 +9,11 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.acceptance.service import Service, wait_for
-from tests.browser.conftest import MODEL, Night, ngram, submit
+from tests.browser.conftest import MODEL, SHOWN, Night, ngram, submit
 from tests.browser.looking import Looks
 
 pytestmark = pytest.mark.browser
 
-SCREENSHOTS = bool(os.environ.get("EXPCTL_SCREENSHOTS"))
-"""Whether to renew the pictures of the documents."""
 MOST_BYTES = 150_000
 NO_PICTURE = {"choose", "failed", "delivery"}
 
@@ -212,9 +209,7 @@ def test_a_message_is_replayed(night: Night, look: Looks) -> None:
     expect(page.get_by_role("heading", name="Deliveries")).to_be_visible()
 
 
-@pytest.mark.skipif(not SCREENSHOTS, reason="they are renewed only when asked: EXPCTL_SCREENSHOTS=1")
 def test_pictures_for_the_documents(night: Night, idle: Service, look: Looks, pictures: Path) -> None:
-    pictures.mkdir(exist_ok=True)
     running = submit(idle, "kimi-k2.5-int4 ngram k=4", ngram(4), LOAD_SECONDS="6")
     for tokens in (2, 6, 7, 8, 10, 11):
         waits = submit(idle, f"kimi-k2.5-int4 ngram k={tokens}", ngram(tokens))
@@ -230,3 +225,4 @@ def test_pictures_for_the_documents(night: Night, idle: Service, look: Looks, pi
             file = pictures / f"{name}-{scheme}.png"
             tab.page.screenshot(path=file)
             assert file.stat().st_size < MOST_BYTES
+    assert {file.name for file in pictures.iterdir()} == {file.name for file in SHOWN.iterdir()}, "the documents show all of them"
