@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlmodel import Session
@@ -60,6 +62,16 @@ def _foreseen(night: Night | None, experiment_id: int) -> dict[str, Any]:
     }
 
 
+SAME = tuple(name for name in ExperimentOut.model_fields if hasattr(ExperimentRow, name))
+"""What is shown as it stands in the row."""
+
+
+@lru_cache(maxsize=1024)
+def _masked(spec: str) -> Any:
+    """A spec, as JSON, without what looks like a secret. Nobody changes it: a page shows the same ones again and again."""
+    return LooksMask(())(json.loads(spec))
+
+
 class _Look:
     """What is known of the hosts of some experiments, and of what these wait for."""
 
@@ -82,7 +94,7 @@ class _Look:
         rule = RULES[Reason(row.reason)] if row.reason else None
         attended = status not in ACTIVE or row.host_id in self._attended
         waits = status in {Status.QUEUED, Status.HELD}
-        same = {name: getattr(row, name) for name in ExperimentOut.model_fields if hasattr(row, name)}
+        same = {name: getattr(row, name) for name in SAME}
         return (
             same
             | {
@@ -97,7 +109,7 @@ class _Look:
                 "after": sorted(self._after.get(row.id or 0, ())),
                 "events_url": f"/v1/experiments/{row.id}/events",
                 "progress": row.progress | self._load_eta(row),
-                "spec": LooksMask(())(row.spec),
+                "spec": _masked(json.dumps(row.spec)),
             }
             | _foreseen(self._nights.get(row.host_id), row.id or 0)
         )

@@ -300,6 +300,7 @@ def test_up_refuses_a_port_that_is_taken(shared: Service, tmp_path: Path) -> Non
     assert f"port {shared.port} cannot be used" in done.stderr
 
 
+@pytest.mark.costly
 def test_sglang_from_its_load_to_its_figures(service: Service) -> None:
     """The simulated engine speaks as SGLang: its command line, its log, its routes, its counters."""
     program = service.engine().with_name("sglang")

@@ -27,6 +27,7 @@ def seconds(item: dict[str, Any]) -> float:
     return (ended - began).total_seconds()
 
 
+@pytest.mark.costly
 @pytest.mark.parametrize("seen_by", ["the look", "the engine"])
 def test_a_bad_flag_costs_seconds_and_the_next_one_starts(service: Service, seen_by: str) -> None:
     own = {"executable": str(program(service))} if seen_by == "the look" else {}

@@ -36,6 +36,7 @@ def test_migrations_examples_and_prompts_are_inside(unpacked: Path, tmp_path: Pa
     assert done.stdout.split() == [str(unpacked / "service/store/alembic"), str(unpacked / "expctl/examples"), "5", "True"]
 
 
+@pytest.mark.costly
 def test_pages_are_inside_and_what_only_tests_need_is_not(unpacked: Path, tmp_path: Path) -> None:
     code = (
         "from service.pages.rendering import environment; from service.pages.assets import assets;"
