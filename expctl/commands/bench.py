@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +18,7 @@ from service.domain.errors import ExpctlError, UsageError
 from service.domain.fairness import sentences
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from service.domain.measurement import BenchReport, PhaseResult, RequestResult
     from service.domain.spec import Bench
@@ -63,6 +65,8 @@ def bench(
     if model is None:
         target = Target(url, _only_model(target), headers, timeout)
     talk = _Talk(asked)
+    # What was imported stays: looking through it again and again would cost the streams their time.
+    gc.freeze()
     report = run_bench_blocking(
         target, asked, label=label, counters=_counters(place, place_headers, target, talk.say), on_request=talk.request, on_phase=talk.phase
     )
@@ -151,10 +155,13 @@ class _Talk:
     """What a person sees: on stderr where stdout carries JSON."""
 
     def __init__(self, asked: Bench) -> None:
-        self._console = console(stderr=options.json)
         self._per_phase = (len(asked.prompts) if isinstance(asked.prompts, list) else 5) * asked.repeat
         self._warmup = asked.warmup
         self._total = self._count = 0
+
+    @cached_property
+    def _console(self) -> Console:
+        return console(stderr=options.json)
 
     def say(self, text: str) -> None:
         if not options.quiet:
