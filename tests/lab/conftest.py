@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from service.domain.host_config import HostConfig
+from tests.lab.fleet import HELPER, PRODUCTION
 from tests.lab.host import Lab, LabHost, NewHost
+from workers.hosts.base import ProductionHost
+from workers.hosts.helper.assemble import assemble, default_config
+from workers.hosts.helper_client import Claim
+from workers.hosts.registry import connect, make_systemd_host
 
+CLAIM = Claim("11111111-2222-3333-4444-555555555555", "test", 1)
 HOSTS = pytest.StashKey[list[LabHost]]()
 
 
@@ -77,3 +84,21 @@ def production_host(new_host: NewHost) -> LabHost:
     made = new_host()
     made.install_production()
     return made
+
+
+@pytest.fixture
+def helped_host(production_host: LabHost) -> LabHost:
+    """A host with the helper, whose production is stopped."""
+    production_host.write(HELPER, assemble(), mode=0o755)
+    production_host.write("/etc/expctl-host.json", default_config(parked=[PRODUCTION], run_as=["vllm"]))
+    production_host.run("systemctl", "stop", PRODUCTION)
+    return production_host
+
+
+@pytest.fixture
+def units(helped_host: LabHost) -> Iterator[ProductionHost]:
+    """The product's own way to that host."""
+    config = HostConfig(ssh=f"root@{helped_host.name}", units="systemd", park=[PRODUCTION], run_as="vllm")
+    transport = connect(config, helped_host.environment)
+    yield make_systemd_host(helped_host.name, config, transport, CLAIM)
+    transport.close()

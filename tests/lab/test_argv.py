@@ -10,20 +10,15 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from service.domain.host_config import HostConfig
-from tests.lab.fleet import HELPER, PRODUCTION
+from tests.lab.fleet import PRODUCTION
 from tests.lab.host import LabHost
 from workers.execline import literal
 from workers.hosts.base import Fork, HostError, ProductionHost, UnitDefinition, UnitPhase
-from workers.hosts.helper.assemble import assemble, default_config
 from workers.hosts.helper.compose import CONTROL
-from workers.hosts.helper_client import Claim
-from workers.hosts.registry import connect, make_systemd_host
 
 pytestmark = pytest.mark.lab
 
 SLEEPER = ("/usr/bin/python3", "-I", "-S", "-c", "import signal; signal.pause()")
-CLAIM = Claim("11111111-2222-3333-4444-555555555555", "test", 1)
 BATCHES, WORDS = 5, 60
 SIGNS = [
     *map(chr, range(1, 128)), *"%%%$$$\"\"\"'''\\\\\\;;  {}[]=-@:#",
@@ -34,23 +29,6 @@ KNOWN = [
     json.dumps({"method": "ngram", "num_speculative_tokens": 5, "text": 'ä "b" \\ c'}), '{"a": "$HOME %n"}', "100%", "%%", "$", "$$",
     "${MODEL}", "", " ", "\n", "\\", "'", '"', ";", "a;b", "{", "-", "@x", "#x", "a\\\nb", "ü", "\x7f", "\x1b[0m", "x" * 5000,
 ]  # fmt: skip
-
-
-@pytest.fixture
-def host(production_host: LabHost) -> LabHost:
-    production_host.write(HELPER, assemble(), mode=0o755)
-    production_host.write("/etc/expctl-host.json", default_config(parked=[PRODUCTION], run_as=["vllm"]))
-    production_host.run("systemctl", "stop", PRODUCTION)
-    return production_host
-
-
-@pytest.fixture
-def units(host: LabHost) -> Iterator[ProductionHost]:
-    """The product's own way to the host."""
-    config = HostConfig(ssh=f"root@{host.name}", units="systemd", park=[PRODUCTION], run_as="vllm")
-    transport = connect(config, host.environment)
-    yield make_systemd_host(host.name, config, transport, CLAIM)
-    transport.close()
 
 
 def batches() -> Iterator[list[str]]:
@@ -78,7 +56,7 @@ def as_bytes(argv: Sequence[str]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("forked", [False, True], ids=["rendered", "forked"])
-def test_any_argv_survives(host: LabHost, units: ProductionHost, *, forked: bool) -> None:
+def test_any_argv_survives(helped_host: LabHost, units: ProductionHost, *, forked: bool) -> None:
     numbers = itertools.count(1)
     for words in batches():
         argv = (*SLEEPER, *words)
@@ -88,8 +66,8 @@ def test_any_argv_survives(host: LabHost, units: ProductionHost, *, forked: bool
         user = None if forked else "vllm"
         state = units.start_unit(UnitDefinition(name, argv, fork=fork, env=env, user=user, conflicts=(PRODUCTION,)))
         assert state.phase == UnitPhase.ACTIVE
-        assert running(host, state.main_pid) == as_bytes(argv)
-        assert env.items() <= variables(host, state.main_pid).items()
+        assert running(helped_host, state.main_pid) == as_bytes(argv)
+        assert env.items() <= variables(helped_host, state.main_pid).items()
         units.stop_unit(name, grace_s=1)
 
 

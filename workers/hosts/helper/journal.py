@@ -10,12 +10,13 @@ import selectors
 import subprocess
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from workers.hosts.helper.context import Context
 from workers.hosts.helper.programs import ENVIRONMENT, end, run
 from workers.hosts.helper.refusals import REMOTE_COMMAND_FAILED, Refused
-from workers.hosts.helper.request import CURSOR, INVOCATION, Fields
+from workers.hosts.helper.request import CURSOR, INVOCATION, OUR_UNIT, Fields
 from workers.hosts.helper.systemd import living
 
 READ_S = 20.0
@@ -41,27 +42,54 @@ def journal(context: Context, fields: Fields) -> dict[str, Any]:
         # The last words of a program that died a moment ago are still on their way.
         with contextlib.suppress(Refused):  # a busy disk; then they come with the next piece
             run([context.places.program("journalctl"), "--sync"], SYNC_S)
-    return {**_read(_command(context, unit, invocation, cursor), cursor, limit_bytes), "invocation_id": invocation}
+    present = invocation == show.get("InvocationID")
+    began_us = show.get("ExecMainStartTimestampMonotonic", "0") if present else "0"
+    one_run = _Run(invocation, context.clock.boot_id().replace("-", ""), int(began_us) if began_us.isdigit() else 0)
+    return {**_read(_command(context, unit, invocation, cursor), one_run, cursor, limit_bytes), "invocation_id": invocation}
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of a unit. `began_us`: when its main process began, monotonic microseconds of this boot; 0 where that is not known."""
+
+    invocation: str
+    boot: str
+    began_us: int
+
+    def said(self, entry: dict[str, Any]) -> bool:
+        """Whether it was this run that logged an entry of its unit.
+
+        A program that is gone before the journal has looked at it leaves lines that name its unit but not its run: there the time tells.
+        """
+        if entry.get("_PID") == "1":  # asked for by its run
+            return True
+        run_of_entry = entry.get("_SYSTEMD_INVOCATION_ID")
+        if run_of_entry is not None:
+            return bool(run_of_entry == self.invocation)
+        at = str(entry.get("__MONOTONIC_TIMESTAMP", ""))
+        return 0 < self.began_us <= (int(at) if at.isdigit() else 0) and entry.get("_BOOT_ID") == self.boot
 
 
 def _command(context: Context, unit: str, invocation: str, cursor: str | None) -> list[str]:
     # Each is a whole argument of its form: nothing in it can become another option.
     return [
         context.places.program("journalctl"),
-        *("--no-pager", "--quiet", "--output=json", "--all", "--output-fields=MESSAGE"),
+        *("--no-pager", "--quiet", "--output=json", "--all", "--output-fields=MESSAGE,_PID,_SYSTEMD_INVOCATION_ID"),
         *([] if cursor is None else [f"--cursor={cursor}"]),
-        *(f"_SYSTEMD_UNIT={unit}", f"_SYSTEMD_INVOCATION_ID={invocation}"),
+        f"_SYSTEMD_UNIT={unit}",
+        # Units of ours have few runs; those of a listed one may fill the journal, and nobody waits for its very first words.
+        *([] if OUR_UNIT.fullmatch(unit) else [f"_SYSTEMD_INVOCATION_ID={invocation}"]),
         # systemd's own words on the unit carry other fields; from anybody but systemd they would be forged.
         *("+", "_PID=1", f"UNIT={unit}", f"INVOCATION_ID={invocation}"),
     ]
 
 
-def _read(argv: list[str], cursor: str | None, limit_bytes: int) -> dict[str, Any]:
+def _read(argv: list[str], one_run: _Run, cursor: str | None, limit_bytes: int) -> dict[str, Any]:
     lines: list[str] = []
     size, place, gap, at_end, first = 0, cursor, False, True, True
     try:
         for entry in _entries(argv):
-            its_cursor, texts = _parsed(entry)
+            its_cursor, texts = _parsed(entry, one_run)
             if first and cursor is not None:
                 first = False
                 if its_cursor == cursor:  # it was read the last time
@@ -82,12 +110,15 @@ def _read(argv: list[str], cursor: str | None, limit_bytes: int) -> dict[str, An
     return {"lines": lines, "cursor": place or "", "at_end": at_end, "gap": gap}
 
 
-def _parsed(entry: str) -> tuple[str, list[str]]:
+def _parsed(entry: str, one_run: _Run) -> tuple[str, list[str]]:
+    """An entry's cursor and its lines, none where another run has logged it."""
     try:
         value = json.loads(entry)
     except ValueError:
         match = ITS_CURSOR.search(entry)
         return (match.group(1) if match else ""), ["[an entry that is too long is left out]"]
+    if not one_run.said(value):
+        return str(value.get("__CURSOR", "")), []
     message = value.get("MESSAGE")
     # A field that stands several times is a list of texts, one with control characters a list of bytes.
     several = isinstance(message, list) and not all(isinstance(one, int) for one in message)

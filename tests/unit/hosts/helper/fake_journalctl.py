@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent.parent
+ALWAYS = ("__CURSOR", "__REALTIME_TIMESTAMP", "__MONOTONIC_TIMESTAMP", "_BOOT_ID")
 
 
 def matches(entry: dict[str, Any], wanted: list[str]) -> bool:
@@ -35,9 +36,10 @@ def main(argv: list[str]) -> None:
     if cursor is not None:
         # What is gone is taken for the place where it was: cursors of tests are c0001, c0002, ...
         entries = [entry for entry in entries if entry["__CURSOR"] >= cursor]
+    fields = next(one.partition("=")[2].split(",") for one in options if one.startswith("--output-fields="))
     for entry in entries:
         if matches(entry, [one for one in argv if not one.startswith("--")]):
-            kept = {name: entry[name] for name in ("__CURSOR", "MESSAGE") if name in entry}
+            kept = {name: entry[name] for name in (*ALWAYS, *fields) if name in entry}
             sys.stdout.write(json.dumps(kept))
             sys.stdout.write("\n")
             if "exit" in entry:
