@@ -233,7 +233,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--streams", type=int, nargs="+", default=[8, 64, 256])
-    parser.add_argument("--tokenizer", default="gpt2", help="a Hugging Face name or folder")
+    parser.add_argument("--tokenizer", default="gpt2", help="a Hugging Face name; a folder does not do for aiperf")
     makers = {"vllm": vllm, "guidellm": guidellm, "aiperf": aiperf}
     for name in makers:
         parser.add_argument(f"--{name}", metavar="BIN")

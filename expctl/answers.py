@@ -188,6 +188,7 @@ class PhaseComparison(Answer):
     prompts = Field["list[Json]"]()
     output_tps = Field["list[float | None]"]()
     loads = Field["list[int]"]()
+    percentiles = Field["dict[str, Json]"]()
     speculation = Field["dict[str, Json | None]"]()
     acceptance_not_comparable = Field["str | None"]()
 
@@ -203,6 +204,8 @@ class Comparison(Answer):
     verdict = Field[str]()
     bench_phases = Field(_each(PhaseComparison))
     spec_differences = Field["dict[str, list[Any]]"]()
+    equal_fields = Field[int]()
+    spec_equal = Field["Json | None"]()
     warnings = Field["list[str]"]()
     experiments = Field["dict[str, list[int]]"]()
     advice = Field["list[str]"]()

@@ -209,13 +209,13 @@ class Client:
         return Results(self._object("GET", f"/v1/experiments/{experiment_id}/results", params={"ids": ids}))
 
     @overload
-    def compare(self, base: int, candidates: int) -> Comparison: ...
+    def compare(self, base: int, candidates: int, *, all_fields: bool = False) -> Comparison: ...
     @overload
-    def compare(self, base: int, candidates: Sequence[int]) -> list[Comparison]: ...
-    def compare(self, base: int, candidates: int | Sequence[int]) -> Comparison | list[Comparison]:
-        """One comparison with a baseline; a list of them, in order, for a list of candidates."""
+    def compare(self, base: int, candidates: Sequence[int], *, all_fields: bool = False) -> list[Comparison]: ...
+    def compare(self, base: int, candidates: int | Sequence[int], *, all_fields: bool = False) -> Comparison | list[Comparison]:
+        """One comparison with a baseline; a list of them, in order, for a list of candidates. `all_fields`: with `spec_equal`, too."""
         asked = [candidates] if isinstance(candidates, int) else list(candidates)
-        answer = self._call("GET", "/v1/compare", params={"base": base, "ids": ",".join(map(str, asked))})
+        answer = self._call("GET", "/v1/compare", params={"base": base, "ids": ",".join(map(str, asked)), "all_fields": all_fields})
         found = [Comparison(one) for one in (answer if isinstance(answer, list) else [answer])]
         return found[0] if isinstance(candidates, int) else found
 

@@ -14,7 +14,7 @@ from enum import Enum
 from types import FrameType
 from typing import Any, NamedTuple, get_args
 
-from expctl.globals import options
+from expctl.globals import GLOBAL_OPTIONS, options
 from expctl.main import VERBS
 from service.domain.errors import ExpctlError
 
@@ -24,14 +24,7 @@ MOST = 40
 """Ids that are offered, the newest first."""
 FILES = ":files"
 """Said to the shell: offer files."""
-GLOBALS = {
-    "--server": "the service's address",
-    "--json": "data as JSON",
-    "--fields": "only these fields",
-    "--quiet": "ids and data only",
-    "--no-color": "plain text",
-    "--help": "what there is",
-}
+GLOBALS = {name.split(", ")[-1].split(" ")[0]: what.replace("`", "") for name, what in GLOBAL_OPTIONS.items()} | {"--help": "what there is"}
 FLAGS = frozenset(GLOBALS) - {"--server", "--fields", "--help"}
 
 ID_PARAMETERS = frozenset({"experiment", "experiment_id", "ids", "base"})
@@ -65,8 +58,15 @@ class TookTooLong(Exception):
 def offers(words: Sequence[str]) -> list[Offer]:
     """What may stand in place of the last of these words, which follow the command's name."""
     *before, last = list(words) or [""]
-    found = list(_offers(_plain(before), last))
-    return [one for one in found if one.word == FILES or one.word.startswith(last)]
+    last = "" if last == "=" else last
+    # What stands before the part that is completed: bash cuts at =, other shells do not, and none does at commas.
+    option, sign, rest = last.partition("=") if last.startswith("--") and "=" in last else ("", "", last)
+    before += [option] if sign else []
+    listed = before[-1:] == ["--fields"]
+    kept, comma, begun = rest.rpartition(",") if listed else ("", "", rest)
+    given = kept.split(",") if listed else []
+    found = [one for one in _offers(_plain(before), begun) if one.word == FILES or (one.word.startswith(begun) and one.word not in given)]
+    return [one if one.word == FILES else Offer(option + sign + kept + comma + one.word, one.what) for one in found]
 
 
 def _plain(words: Sequence[str]) -> list[str]:
@@ -162,6 +162,8 @@ def _arguments(rest: list[str], by_option: dict[str, Any]) -> list[str]:
 def _values(verb: str, parameter: Any, given: list[str]) -> Iterator[Offer]:
     if choices := _choices(parameter):
         yield from map(Offer, choices)
+    elif verb == "help":
+        yield from _to_explain() if not given else ()
     elif parameter.name in FILE_PARAMETERS and verb != "move":
         yield Offer(FILES)
     elif parameter.name == "host" or (verb.startswith("host ") and verb != "host add" and parameter.name == "name"):
@@ -171,12 +173,25 @@ def _values(verb: str, parameter: Any, given: list[str]) -> Iterator[Offer]:
         yield from (one for one in _ask(lambda client: _ids(client, STATUSES.get(first, ()))) if one.word not in given)
 
 
+def _to_explain() -> Iterator[Offer]:
+    from expctl.topics import TOPICS  # noqa: PLC0415 - rarely wanted
+
+    yield from (Offer(name, topic.about) for name, topic in TOPICS.items())
+    yield from (Offer(verb, what) for group in VERBS.values() for verb, what in group.items() if verb != "help")
+
+
 def _choices(parameter: Any) -> list[str]:
     """The members of an enum that a parameter is, wherever this version of typer keeps it."""
     known = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
-    enums = [one for one in (known, *get_args(known)) if isinstance(one, type) and issubclass(one, Enum)]
-    found = [member.value for one in enums for member in one]
+    found = [member.value for one in _parts(known) if isinstance(one, type) and issubclass(one, Enum) for member in one]
     return [str(one) for one in found or getattr(getattr(parameter, "type", None), "choices", None) or ()]
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    """A type and all that it is made of, such as the Status of `list[Status] | None`."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
 
 
 def _ask(what: Any) -> list[Offer]:

@@ -13,7 +13,7 @@ from service.domain.engine_spec import visible_devices
 from service.domain.errors import ExpctlError, SpecError
 from service.domain.masking import LooksMask, secrets_of
 from service.domain.spec import Spec
-from workers.engines.base import HostDefaults
+from workers.engines.base import HostDefaults, Launch
 from workers.engines.registry import make_engine
 from workers.preflight.examine import static
 
@@ -37,6 +37,7 @@ def plan(spec: dict[str, Any]) -> dict[str, Any]:
         "host_known": known,
         "command": " ".join([*_variables(made), shlex.join(argv)]) if argv else _in_words(made, from_unit),
         "argv": argv,
+        "env": _environment(made, launch),
         "findings": static(made, engine).as_json(),
         "requests": prompts * made.bench.repeat * len(made.bench.concurrency),
         "loads": made.repeat_load,
@@ -76,6 +77,21 @@ def _variables(spec: Spec) -> list[str]:
     gpus = getattr(spec.engine, "gpus", None)
     wanted = ({"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if isinstance(gpus, list) else {}) | _env(spec)
     return [f"{name}={shlex.quote(value)}" for name, value in _mask(spec)(wanted).items()]
+
+
+def _environment(spec: Spec, launch: Launch | None) -> dict[str, str]:
+    """What is added to the environment that it starts in: of a unit that is forked the experiment's own part, else all of it.
+
+    References stay references, as in `_variables`.
+    """
+    given, own = dict(launch.env) if launch else {}, _env(spec)
+    reference = str(getattr(spec.engine, "api_key", None) or "")
+    key = _Environment(os.environ).get(reference.removeprefix("env:")) if reference else None
+    shown = {name: reference if key is not None and value == key else value for name, value in given.items()}
+    gpus = getattr(spec.engine, "gpus", None)
+    chosen = {"CUDA_VISIBLE_DEVICES": visible_devices(gpus)} if isinstance(gpus, list) else {}
+    masked: dict[str, str] = _mask(spec)(chosen | shown | own)
+    return masked
 
 
 def _changes(spec: Spec) -> list[str]:

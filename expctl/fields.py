@@ -39,8 +39,8 @@ TOKEN = (
 BASELINE = ("host", "served_model", "experiment_id", "name")
 RESULTS = ("experiment", "phases", "first_request")
 COMPARISON = (
-    "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences", "warnings", "experiments",
-    "advice",
+    "schema", "baseline", "candidate", "comparable", "why_not", "verdict", "bench_phases", "spec_differences",
+    "equal_fields", "spec_equal", "warnings", "experiments", "advice",
 )  # fmt: skip
 TIMELINE = ("since", "until", "at", "hosts")
 REPORT = (
@@ -50,7 +50,7 @@ REPORT = (
 PRUNABLE = ("experiment_id", "name", "finished_at", "bytes")
 BENCH = ("schema", "label", "model", "client", "phases", "first_request", "warmup", "warmup_settled")
 IMPORTED = ("schema", "file", "source", "source_version", "label", "model", "phases", "notes")
-PLAN = ("name", "host", "host_known", "command", "argv", "findings", "requests", "loads", "recheck_baseline")
+PLAN = ("name", "host", "host_known", "command", "argv", "env", "findings", "requests", "loads", "recheck_baseline")
 CHECK = ("what", "found", "state", "todo")
 
 OF_VERB = {

@@ -8,6 +8,15 @@ from dataclasses import dataclass
 
 from service.domain.errors import UsageError
 
+GLOBAL_OPTIONS = {
+    "--server URL": "the service; default `EXPCTL_SERVER`, else http://127.0.0.1:8700",
+    "--json": "data as JSON, in the shapes of the API",
+    "--fields a,b": "the same with these fields alone",
+    "-q, --quiet": "ids and data only, no talk",
+    "--no-color": "plain text without any escape; also by `NO_COLOR` and `TERM=dumb`",
+    "--version": "the version",
+}
+"""As they are written -> what they do."""
 LIST_OPTIONS = frozenset({"--concurrency"})
 """Options that take `--concurrency 1 8` as well as `--concurrency 1,8`."""
 

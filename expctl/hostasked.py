@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from expctl.exitcodes import ExitCode
 from expctl.globals import options
 from expctl.hostadd import Host
 from expctl.hostclient import HostClient, TimeIsUp
+from expctl.moments import duration
 from expctl.output import console, emit, say
-from service.domain.durations import seconds
 from service.domain.errors import Conflict, ExpctlError, UsageError
 
 if TYPE_CHECKING:
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Timeout = Annotated[str, typer.Option(help="give up after this long, such as 90s or 2h")]
 Yes = Annotated[bool, typer.Option("--yes", help="do not ask")]
-
-TIMED_OUT = 124
-WRONG = 1
 
 
 def check(name: Host, timeout: Timeout = "5m") -> int:
@@ -75,7 +73,7 @@ def trust(
     with HostClient(options.server) as client:
         shown = _answer(client, name, "trust", {}, timeout)
         if shown is None:
-            return TIMED_OUT
+            return ExitCode.TIMED_OUT
         if not shown["ok"]:
             return _tell(shown, views.keys)
         keys = shown["answer"]["keys"]
@@ -86,7 +84,7 @@ def trust(
         if not wanted or (ask and not _agreed(name)):
             return _tell_untouched(shown, keys)
         pinned = _answer(client, name, "trust", {"pin": wanted}, timeout)
-    return TIMED_OUT if pinned is None else _tell(pinned, views.keys)
+    return ExitCode.TIMED_OUT if pinned is None else _tell(pinned, views.keys)
 
 
 def chosen(name: str, keys: list[Json], fingerprints: list[str], *, yes: bool) -> list[str]:
@@ -118,7 +116,7 @@ def _tell_untouched(shown: Json, keys: list[Json]) -> int:
         emit(shown)
     else:
         say("all of them are pinned already" if done else "nothing was pinned")
-    return 0 if done else WRONG
+    return 0 if done else ExitCode.ERROR
 
 
 def _asked(
@@ -127,14 +125,11 @@ def _asked(
     """Ask, wait, and show the answer: drawn, or one text of it just as it is."""
     with HostClient(options.server) as client:
         found = _answer(client, name, kind, args, timeout)
-    return TIMED_OUT if found is None else _tell(found, draw, plain)
+    return ExitCode.TIMED_OUT if found is None else _tell(found, draw, plain)
 
 
 def _answer(client: HostClient, name: str, kind: str, args: Json | None, timeout: str) -> Json | None:
-    try:
-        limit = seconds(timeout)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    limit = duration("--timeout", timeout)
     try:
         return client.answer_of(name, kind, args, limit)
     except TimeIsUp:
@@ -156,4 +151,4 @@ def _tell(found: Json, draw: Callable[[Json], RenderableType] | None, plain: str
         drawn = draw(answer)
         # Only what has columns is fitted to the screen: a command that is broken in two would be pasted as two.
         console().print(drawn, soft_wrap=isinstance(drawn, Text))
-    return 0 if found["ok"] else WRONG
+    return 0 if found["ok"] else ExitCode.ERROR

@@ -10,10 +10,11 @@ import io
 import keyword
 import os
 import sys
-from typing import Any
 
-from expctl.globals import options, take_globals
-from service.domain.errors import ExpctlError
+from expctl.exitcodes import MEANINGS, ExitCode
+from expctl.globals import GLOBAL_OPTIONS, options, take_globals
+from expctl.views.terms import GLUE, paragraph, screen, terms
+from service.domain.errors import ExpctlError, UsageError
 
 VERBS: dict[str, dict[str, str]] = {
     "Run": {
@@ -49,6 +50,7 @@ VERBS: dict[str, dict[str, str]] = {
         "prune": "remove the bulk of old experiments",
         "doctor": "what this machine and this service need",
         "completion": "completion for bash, zsh and fish",
+        "help": "a verb, or a topic such as exit-codes",
     },
     "Toolbox (no service needed)": {
         "bench": "measure any OpenAI-compatible server",
@@ -64,31 +66,12 @@ VERBS: dict[str, dict[str, str]] = {
     },
 }
 
-INTERRUPTED = 130
-READER_LEFT = 141
-"""What a shell shows of a program that SIGPIPE ended."""
-
-HELP = """\
-usage: expctl [options] VERB ...
-
-A job queue for long GPU experiments: submit server configurations in the evening, read verdicts in the morning.
-{verbs}
-Options, before or after the verb:
-  --server URL        the service (default: EXPCTL_SERVER, else http://127.0.0.1:8700)
-  --json              data as JSON; --fields a,b picks
-  -q, --quiet         ids and data only
-  --no-color          plain text without any escape; also by NO_COLOR
-  --version
-
-Exit codes: 0 ok, 1 error, 2 usage, 3 an experiment that was awaited, watched or followed did not succeed, or a comparison
-failed its condition, 4 not signed in, 5 not found, 6 conflict, 124 --timeout passed, 130 Ctrl-C (which never stops an experiment),
-141 the reader of the output left.
-
-expctl VERB --help says more."""
+ABOUT = "A job queue for long GPU experiments: submit server configurations in the evening, read verdicts in the morning."
 
 
 def main() -> None:
     """Entry point of the `expctl` command."""
+    _have_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a sign is no reason to fail
@@ -101,12 +84,22 @@ def main() -> None:
     sys.exit(code)
 
 
+def _have_streams() -> None:
+    """Standard streams that whoever called has closed lead nowhere. Else the next file that is opened would be taken for one of them."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - standard error's
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")
+
+
 def _output_failed(error: OSError) -> int:
     # What is still buffered would fail once more when Python ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if isinstance(error, BrokenPipeError):
         os.dup2(sys.stdout.fileno(), sys.stderr.fileno())
-        return READER_LEFT
+        return ExitCode.READER_LEFT
     return _report(ExpctlError("the output cannot be written", error.strerror or str(error), "free some space, or send it elsewhere"))
 
 
@@ -119,15 +112,15 @@ def run(argv: list[str]) -> int:
 
             print(f"expctl {version('expctl')}")
             return 0
-        if words[:1] in (["--help"], ["-h"], ["help"]):
-            print(HELP.format(verbs=_verb_list()))
+        if words == ["help"] or words[:1] in (["--help"], ["-h"]):
+            print(usage())
             return 0
         return _verb(words[0] if words else "queue", words[1:])
     except ExpctlError as error:
         return _report(error)
     except KeyboardInterrupt:
         print("interrupted; what runs keeps running", file=sys.stderr)
-        return INTERRUPTED
+        return ExitCode.INTERRUPTED
     except OSError as error:
         if error.filename is None:
             raise  # the output's own: `main` tells
@@ -149,9 +142,8 @@ def _verb(name: str, words: list[str]) -> int:
         import difflib  # noqa: PLC0415 - only for a typo
 
         close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else "see `expctl --help`"
-        print(f"error: there is no verb {name}\n  {hint}", file=sys.stderr)
-        return 2
+        kind = "option" if name.startswith("-") else "verb"
+        raise UsageError(f"there is no {kind} {name}", "", f"did you mean {close[0]}?" if close else "see `expctl --help`")
     if name == "completion" and words[:2] == ["--answer", "--"]:
         return _complete(words[2:])
     if options.fields:
@@ -160,37 +152,9 @@ def _verb(name: str, words: list[str]) -> int:
         refuse_unknown(name, words, options.fields)
     # A verb that is a word of Python has an underscore behind its module's name.
     module = importlib.import_module(f"expctl.commands.{name}_" if keyword.iskeyword(name) else f"expctl.commands.{name}")
-    return _call(module.app, f"expctl {name}", words)
+    from expctl.calling import call  # noqa: PLC0415 - `expctl --help` needs none of it
 
-
-def _call(app: Any, name: str, words: list[str]) -> int:
-    import typer  # noqa: PLC0415 - `expctl --help` needs none of it
-    import typer.main  # noqa: PLC0415 - as above
-
-    if options.color is False:
-        app.rich_markup_mode = None  # its help would be bold
-    command = typer.main.get_command(app)
-    try:
-        result = command.main(args=words, prog_name=name, standalone_mode=False)
-    except typer.Abort as abort:
-        raise KeyboardInterrupt from abort
-    except typer.Exit as done:
-        return int(done.exit_code)
-    except SystemExit as left:
-        # Typer and rich make exit status 1 of a reader that left.
-        if isinstance(left.__context__, BrokenPipeError):
-            raise left.__context__ from None
-        raise
-    except Exception as error:
-        # Typer's usage errors share no public class, but all of them know how to show themselves.
-        show, code = getattr(error, "show", None), getattr(error, "exit_code", None)
-        if show is None or code is None:
-            raise
-        show()
-        return int(code)
-    if result == INTERRUPTED:
-        raise KeyboardInterrupt
-    return result if isinstance(result, int) else 0
+    return call(module.app, f"expctl {name}", words)
 
 
 def _report(error: ExpctlError) -> int:
@@ -201,12 +165,19 @@ def _report(error: ExpctlError) -> int:
     return error.exit_code
 
 
-def _verb_list() -> str:
-    lines = []
-    for group, verbs in VERBS.items():
-        lines.append(f"\n{group}")
-        lines.extend(f"  {name:<10} {text}" for name, text in verbs.items())
-    return "\n".join(lines) + "\n"
+def usage() -> str:
+    """What there is: verbs by group, options, topics."""
+    from expctl.topics import TOPICS  # noqa: PLC0415 - only for help
+
+    width = screen()
+    longest = max(len(verb) for group in VERBS.values() for verb in group)
+    codes = "; ".join(f"{code}{GLUE}{meaning.partition(':')[0].partition(';')[0]}" for code, meaning in MEANINGS.items())
+    parts = ["usage: expctl [options] VERB ...", paragraph(ABOUT, width)]
+    parts += [f"{group}\n{terms(verbs, width, longest)}" for group, verbs in VERBS.items()]
+    parts.append(f"Options, before or after the verb\n{terms(GLOBAL_OPTIONS, width)}")
+    parts.append(f"Topics: expctl help TOPIC\n{terms({name: topic.about for name, topic in TOPICS.items()}, width)}")
+    parts += [paragraph(f"Exit codes: {codes}.", width), paragraph("`expctl help VERB`, or `expctl VERB --help`, says more.", width)]
+    return "\n\n".join(parts)
 
 
 if __name__ == "__main__":

@@ -26,13 +26,21 @@ def emit(value: Any) -> None:
     print(json.dumps(_picked(value), ensure_ascii=False, indent=2), flush=True)
 
 
-def emit_all(items: Sequence[dict[str, Any]]) -> None:
-    """Experiments after a change: an object for one, a list for several; in words, where each is now."""
-    if options.json:
-        emit(items[0] if len(items) == 1 else items)
-        return
-    for item in items:
-        say(f"{item['id']}  {item['name']}: {item['status_text']}" + (f" ({item['where_text']})" if item["where_text"] else ""))
+def emit_changes(ids: Sequence[int], change: Callable[[int], dict[str, Any]]) -> None:
+    """Change experiments one by one. As JSON an object for one, a list for several; in words, where each is now.
+
+    Where one is refused, those before it are told of all the same.
+    """
+    changed: list[dict[str, Any]] = []
+    try:
+        for one in ids:
+            item = change(one)
+            changed.append(item)
+            if not options.json:
+                say(f"{item['id']}  {item['name']}: {item['status_text']}" + (f" ({item['where_text']})" if item["where_text"] else ""))
+    finally:
+        if options.json and changed:
+            emit(changed[0] if len(ids) == 1 else changed)
 
 
 def emit_list(items: Sequence[dict[str, Any]], key: str, nothing: str, draw: Callable[[], None]) -> None:

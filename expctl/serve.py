@@ -43,7 +43,10 @@ LEAVE_S = 8.0
 
 
 def open_database(settings: Settings) -> Database:
-    """The database, which must be at this version's migration."""
+    """The database, which must be there, and at this version's migration."""
+    if not settings.database_url and not (settings.data_dir / "expctl.db").exists():
+        todo = "name the service's folder with --data or EXPCTL_DATA_DIR, or run `expctl db upgrade` to make one"
+        raise Conflict(f"there is no database in {settings.data_dir}", "", todo)
     database = Database(settings.resolved_database_url)
     try:
         at, head = migrate.current(database), migrate.head()
@@ -164,17 +167,20 @@ def run_api(settings: Settings, host: str, port: int, *, embedded: bool = False)
 
 def run_worker(settings: Settings, host: str) -> None:
     """Work on one host until asked to stop; what runs on the host keeps running."""
-    from workers.embedded import POLL_S, UNWOKEN_S, work  # noqa: PLC0415 - only this process works
+    from service.domain.endpoint_rule import SETTING, EndpointRule  # noqa: PLC0415 - only this process works
+    from service.domain.targets import AllowList  # noqa: PLC0415 - as above
+    from workers.embedded import POLL_S, UNWOKEN_S, work  # noqa: PLC0415 - as above
     from workers.presence import Presence  # noqa: PLC0415 - as above
     from workers.worker import Worker  # noqa: PLC0415 - as above
 
     log_to_stderr(settings)
     woken = threading.Event()
     stop = asked_to_stop(woken)
+    endpoints = EndpointRule(AllowList.parse(settings.endpoint_allow, SETTING))
     database = open_database(settings)
     with database.read() as session:
         host_id = hosts.by_name(session, host).id or 0
-    worker = Worker(database, _owner(), settings.data_dir, dict(os.environ), stop, settings.lease_s, settings.lease_s / 4, woken)
+    worker = Worker(database, _owner(), settings.data_dir, dict(os.environ), stop, settings.lease_s, settings.lease_s / 4, woken, endpoints)
     with _leaving_in_time(stop), Presence(worker, host_id), contextlib.ExitStack() as more:
         if settings.broker_url:
             from workers.tasks import Listener  # noqa: PLC0415 - Celery is heavy, and only for those who have a broker

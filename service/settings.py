@@ -26,6 +26,9 @@ class Settings(BaseSettings):
     """Where people reach the service: the beginning of the links in messages. Empty: no links."""
     notify_allow: str = ""
     """Hosts that messages may go to, separated by commas; `*.example.org` and `10.0.0.0/8` are understood."""
+    endpoint_allow: str = ""
+    """Servers that experiments of `kind: endpoint` may measure, written in the same way; a host's own address is always among them.
+    Empty: all but link-local and metadata addresses, which are never asked."""
     lease_s: float = Field(default=60.0, ge=1.0, le=3600.0)
     """How long a worker that has fallen silent keeps its host, seconds. It beats four times as often."""
     writes_per_minute: float = Field(default=600.0, ge=0.0)

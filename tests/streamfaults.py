@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from tests.streamsteps import HANG, RST, Step, play
+
 HANG_S = 1.0
 """How long a client should wait for an answer here."""
 
-RST, HANG = "rst", "hang"
 SPLINTER = 5
 """Bytes of a piece that is cut without regard to characters and lines."""
-Step = bytes | float | str
 
 
 def event(value: Any) -> bytes:
@@ -226,25 +224,8 @@ class FaultServer:
             lengths = [line.partition(":")[2] for line in head.lower().split("\r\n") if line.startswith("content-length:")]
             await reader.readexactly(int(lengths[0]) if lengths else 0)
             path = head.split()[1].removeprefix("/").partition("/v1/")[0]
-            await _play(self._cells[path].steps, reader, writer)
+            await play(self._cells[path].steps, reader, writer)
         writer.close()
-
-
-async def _play(steps: tuple[Step, ...], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    for step in steps:
-        if isinstance(step, bytes):
-            writer.write(step)
-            await writer.drain()
-            # One write must not melt into the next.
-            await asyncio.sleep(0.0005)
-        elif isinstance(step, float):
-            await asyncio.sleep(step)
-        elif step == RST:
-            sock = writer.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            writer.transport.abort()
-        else:
-            await reader.read()
 
 
 @contextmanager

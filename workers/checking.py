@@ -237,7 +237,7 @@ class Checks:
             return False, f"little is free: {', '.join(full)}", "free some space: engines write caches, and a full disk ends a load late"
         if used is not None and total and used > total / 2:
             return False, f"shared memory: {used} of {total} MiB are used", "remove what dead engines left there; NCCL needs it"
-        return True, f"{', '.join(disk['mount'] for disk in facts['disks'])} have room; /dev/shm {used} of {total} MiB", ""
+        return True, f"room at {', '.join(disk['mount'] for disk in facts['disks'])}; /dev/shm {used} of {total} MiB", ""
 
     def _host(self) -> ProductionHost:
         return self.reach.impatient()

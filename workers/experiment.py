@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
@@ -21,9 +22,9 @@ from service.store.hosts import Lease
 from service.store.tables import ExperimentRow
 from workers.clock import SystemClock
 from workers.curfew import Curfew
-from workers.engines.base import Engine
+from workers.engines.base import Engine, HostDefaults
 from workers.engines.registry import make_engine
-from workers.firstlook import FirstLook, defaults_of, next_that_can_only_fail, preflight_of, secrets_named
+from workers.firstlook import FirstLook, Looks, defaults_of, next_that_can_only_fail, preflight_of, secrets_named
 from workers.heart import Heart
 from workers.hosts.base import Host, HostError
 from workers.hosts.commandof import command_of
@@ -50,6 +51,7 @@ class Bench:
     config: HostConfig
     reach: Reach
     curfew: Curfew
+    looks: Looks = field(default_factory=Looks)
 
     def work(self, row: ExperimentRow) -> Ending | None:
         """Take one experiment from here to its end. None where it was queued again."""
@@ -74,9 +76,9 @@ class Bench:
         return None if self._write_ending(row, shown) else shown
 
     def refuse_next(self, shift_id: int) -> tuple[ExperimentRow, Ending] | None:
-        """End the next due experiment before production is parked for it, where it could only fail. None where it could not only."""
+        """End an experiment of this night before production is parked for it, where it could only fail. None where none is left."""
         look = FirstLook(self.reach.impatient(), self.config, self.worker.environ, self.worker.data_dir)
-        found = next_that_can_only_fail(self.worker.database, self.lease, shift_id, look)
+        found = next_that_can_only_fail(self.worker.database, self.lease, shift_id, look, self.looks)
         if found is None or found[1].refusal is None:
             return None
         row, refusal = found[0], found[1].refusal
@@ -118,7 +120,7 @@ class Bench:
             mask.learn(secrets_of(source.variables))
             # The same experiment file may fork another unit tomorrow.
             recorder.facts({"forked": {"unit": source.name, "sha256": source.sha256}})
-        engine = make_engine(spec, defaults_of(self.config), self.worker.environ, None if source is None else command_of(source))
+        engine = make_engine(spec, self._defaults(), self.worker.environ, None if source is None else command_of(source))
         launch = engine.launch()
         port = launch.port if launch else 0
         preflight = preflight_of(host, self.config, self.worker.data_dir, secrets_named(spec, self.worker.environ))
@@ -136,6 +138,10 @@ class Bench:
             run_as=host.run_as if self.config.units == "systemd" else None,
             preflight=lambda: preflight.of(spec, engine),
         )
+
+    def _defaults(self) -> HostDefaults:
+        own = urlsplit(self.reach.address).hostname or ""
+        return replace(defaults_of(self.config), endpoints=replace(self.worker.endpoints, own=own))
 
     def _address(self, spec: Spec, engine: Engine, port: int) -> str:
         if isinstance(spec.engine, EndpointEngine) or not engine.owns_process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,19 +67,50 @@ def _of_its_own(refusal: Finding) -> bool:
     return reason == Reason.EXEC_FAILED or (reason is not None and RULES[reason].reason_class == ReasonClass.CONFIG)
 
 
-def next_that_can_only_fail(database: Database, lease: Lease, shift_id: int, look: FirstLook) -> tuple[ExperimentRow, Report] | None:
-    """The next due experiment, taken, where it could only fail; None where it may be worth to park production for it.
+LOOKS_S = 60.0
+"""How long all looks of a shift may take together before production is parked; the next experiment has its look in any case."""
 
-    The others that wait are looked at when it is their turn.
+
+@dataclass
+class Looks:
+    """What a shift has looked at before it parks production."""
+
+    fine: set[int] = field(default_factory=set)
+    """Experiments that may be worth it."""
+    until: float | None = None
+
+    def time_left(self) -> bool:
+        """Whether one more may be looked at."""
+        now = time.monotonic()
+        self.until = now + LOOKS_S if self.until is None else self.until
+        return now < self.until
+
+
+def next_that_can_only_fail(
+    database: Database, lease: Lease, shift_id: int, look: FirstLook, looks: Looks
+) -> tuple[ExperimentRow, Report] | None:
+    """The next experiment of this night, taken, that could only fail; None where it may be worth to park production for those left.
+
+    Those behind a command are looked at when it is their turn: it may make what they need.
     """
     with database.read() as session:
-        ids = agenda.fitting(session, hosts.by_name(session, lease.host), utc_now())[:1]
-        row = experiments.get(session, ids[0]) if ids else None
-    if row is None:
-        return None
-    report = look.of(Spec.model_validate(row.spec))
-    if report.refusal is None or not _of_its_own(report.refusal):
-        return None
+        ids = agenda.tonight(session, hosts.by_name(session, lease.host), utc_now())
+    for number in ids:
+        if not looks.time_left() and number != ids[0]:
+            return None
+        with database.read() as session:
+            spec = Spec.model_validate(experiments.get(session, number).spec)
+        if number not in looks.fine:
+            report = look.of(spec)
+            if report.refusal is not None and _of_its_own(report.refusal):
+                return _taken(database, lease, shift_id, number, report)
+            looks.fine.add(number)
+        if spec.is_command:
+            return None
+    return None
+
+
+def _taken(database: Database, lease: Lease, shift_id: int, number: int, report: Report) -> tuple[ExperimentRow, Report] | None:
     with database.write() as session:
-        taken = experiments.take_next(session, lease, shift_id, guests=False, among=ids)
-    return None if taken is None or taken[0].id != row.id else (taken[0], report)
+        taken = experiments.take_next(session, lease, shift_id, guests=False, among=[number])
+    return None if taken is None or taken[0].id != number else (taken[0], report)

@@ -146,11 +146,11 @@ class Postman:
             return Attempted(error=str(self._allow))
         try:
             message = Message.model_validate(claimed.body)
-            letter = Letter(claimed.kind, claimed.url, claimed.secrets, claimed.message_id, message)
+            letter = Letter(claimed.kind, claimed.url, claimed.secrets, claimed.message_id, message, claimed.perhaps_sent)
             answer = await sending.send(http, letter, self._allow, self._settings.base_url)
         except Exception as error:  # noqa: BLE001 - a message that cannot even be written counts as a failure like any other
             return Attempted(error=f"the message could not be sent: {type(error).__name__}")
-        return Attempted(answer.http_status, answer.error, answer.text, answer.seconds, answer.pause_s)
+        return Attempted(answer.http_status, answer.error, answer.text, answer.seconds, answer.pause_s, answer.unsure)
 
     def _record(self, claimed: Claimed, result: Attempted) -> None:
         with self._database.write() as session:

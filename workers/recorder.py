@@ -26,6 +26,10 @@ from workers.steps.base import Cancelled, PhaseKind
 
 STATUS_EVERY_S = 1.0
 """How often the status is read to see a cancel."""
+STEPPED_S = 2.0
+"""The wall clock went otherwise than time did by more than this: it was set meanwhile, and what it says of a step is no duration."""
+WALL_BELIEVED_S = 24 * 3600.0
+"""How long ago a launch may be by the wall clock alone."""
 
 
 class StoreRecorder:
@@ -51,6 +55,10 @@ class StoreRecorder:
         self._phases = LoadPhases()
         self._cursor: str | None = None
         self._looked = float("-inf")
+        self._begun = (utc_now(), time.monotonic())
+        self._launched_at: float | None = None
+        """When launch began, where this very worker began it; by the clock that nobody sets."""
+        self._taken_over: tuple[float, float] | None = None
 
     # What the runner calls.
 
@@ -61,6 +69,9 @@ class StoreRecorder:
             self._step = steps.begin(session, self._lease, self._id, self._attempt, name)
             if name == StepName.LOAD:
                 self._phases = LoadPhases(experiments.get(session, self._id).progress if self._taken_up else None)
+            if name == StepName.LAUNCH and not self._taken_up:
+                self._launched_at = time.monotonic()
+            self._begun = (utc_now(), time.monotonic())
             found = [row.cursor for row in steps.every(session, self._id) if row.attempt == self._attempt and row.cursor]
         self._cursor = found[-1] if found else None
 
@@ -68,8 +79,13 @@ class StoreRecorder:
         """End the step that was begun, and write down what it took."""
         with self._database.write() as session:
             ended = steps.end(session, self._lease, self._row.id or 0)
-            if ended is not None:
+            if ended is not None and not self._stepped():
                 durations.of_step(session, ended, taken_up=self._taken_up)
+
+    def _stepped(self) -> bool:
+        """Whether the wall clock was set since the step was begun or taken up here."""
+        wall, moment = self._begun
+        return abs((utc_now() - wall).total_seconds() - (time.monotonic() - moment)) > STEPPED_S
 
     def finished(self, name: StepName) -> bool:
         """Whether a step was done before."""
@@ -130,10 +146,24 @@ class StoreRecorder:
         row = self._launched()
         return dict(row.evidence) if row else {}
 
-    def since_launch_s(self) -> float:
-        """Seconds since launch began."""
-        row = self._launched()
-        return (utc_now() - row.started_at).total_seconds() if row else 0.0
+    def since_launch_s(self, ran_s: float | None = None) -> float:
+        """Seconds since launch began: by this worker's own clock, else by the host's (`ran_s`).
+
+        The wall clock is only the last resort, since somebody may set it: what it says is taken once, and where it cannot be, time
+        counts from here.
+        """
+        now = time.monotonic()
+        if self._launched_at is not None:
+            return now - self._launched_at
+        if ran_s is not None:
+            return ran_s
+        if self._taken_over is None:
+            row = self._launched()
+            if row is None:
+                return 0.0
+            before_s = (utc_now() - row.started_at).total_seconds()
+            self._taken_over = (now, before_s if 0 <= before_s <= WALL_BELIEVED_S else 0.0)
+        return self._taken_over[1] + now - self._taken_over[0]
 
     def longest_s(self, phase: str | None) -> float | None:
         """The longest that a phase of such a load took on this host."""

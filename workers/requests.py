@@ -201,7 +201,7 @@ def _shown(stage: Route, keys: tuple[HostKey, ...]) -> list[dict[str, str]]:
 def _by_hand(host: str, config: str, sudoers: str) -> list[str]:
     """For an admin of the host, line by line; the first one runs where the command line is."""
     lines = [
-        f"expctl host install {host} --file > expctl-host    # then copy it to the host",
+        f"expctl host install {host} --file > expctl-host    # here; copy it to the host, and the rest there, as root:",
         f"install -o root -g root -m 0755 expctl-host {PATH}",
         f"printf '%s' {shlex.quote(config)} > {CONFIG_PATH} && chmod 0644 {CONFIG_PATH}",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -18,7 +19,7 @@ from workers.curfew import Curfew
 from workers.deadman import DeadMan
 from workers.experiment import Bench
 from workers.heart import Heart
-from workers.hosts.base import DeadManFired, HostError, UnitPhase
+from workers.hosts.base import DeadManFired, HostError
 from workers.production import NotParked, Production
 from workers.reaching import Reach, headers_of
 from workers.reappeared import reappeared
@@ -26,7 +27,7 @@ from workers.requests import Answer, Requests
 from workers.runner import Ending
 from workers.shiftbook import ShiftBook
 from workers.steps.base import HandOver, ShiftOver
-from workers.unitname import experiment_of
+from workers.tidying import forget_units, remove_work_folders
 from workers.worker import Worker
 
 log = structlog.get_logger()
@@ -89,6 +90,7 @@ class _Shift:
     book: ShiftBook
     bench: Bench
     asked: Requests
+    _idle_at: float | None = None
 
     @classmethod
     def begin(cls, worker: Worker, lease: Lease, config: HostConfig, heart: Heart, reach: Reach, dead_man: DeadMan) -> None:
@@ -202,8 +204,7 @@ class _Shift:
             host = hosts.by_name(session, self.lease.host)
             if row.idle_since is None:
                 shifts.note(session, self.lease, self.book.shift_id, idle_since=utc_now())
-                return
-            idle_s = (utc_now() - row.idle_since).total_seconds()
+                self._idle_at = None
             guests = bool(experiments.due(session, self.lease.host_id, guests=True, limit=1))
             waiting = bool(experiments.due(session, self.lease.host_id, guests=False, limit=1))
             shut = host.paused or host.blocked is not None
@@ -211,10 +212,16 @@ class _Shift:
             self.book.decide_closing("the host takes nothing new")
         elif guests:
             self.book.decide_closing("an endpoint waits for production")
-        elif idle_s >= self.config.close_after:
+        elif self._idle_s() >= self.config.close_after:
             self.book.decide_closing("what waits does not fit before the window closes" if waiting else "nothing left to do")
         else:
             self.worker.stop.wait(IDLE_POLL_S)
+
+    def _idle_s(self) -> float:
+        """Since there was nothing to run, as this worker has seen it: a clock that is set must not cost production a load."""
+        now = time.monotonic()
+        self._idle_at = now if self._idle_at is None else self._idle_at
+        return now - self._idle_at
 
     # When to end.
 
@@ -325,15 +332,9 @@ class _Shift:
         return True
 
     def _tidy(self) -> None:
-        """Forget the units of experiments that were pruned; on a host under systemd, of all: their logs were copied."""
-        host = self.reach.host(self.book.check, None)
-        try:
-            # Of a unit that did not fail, systemd knows nothing any more once it has ended; its file is still there.
-            ended = [state.name for state in host.units() if state.phase in {UnitPhase.ENDED, UnitPhase.NOT_FOUND}]
-            with self.worker.database.read() as session:
-                kept = experiments.kept(session, [number for name in ended if (number := experiment_of(name)) is not None])
-            for name in ended:
-                if self.config.units == "systemd" or experiment_of(name) not in kept:
-                    host.forget_unit(name)
-        except HostError as error:
-            log.warning("the host could not be tidied", host=self.lease.host, why=str(error))
+        """Take away what nobody needs on the host any more."""
+        under_systemd = self.config.units == "systemd"
+        forget_units(self.worker.database, self.reach.host(self.book.check, None), all_ended=under_systemd)
+        if under_systemd:
+            host = self.reach.production_host(self.book.check, None)
+            remove_work_folders(self.worker.database, self.lease, host, self.book.check)

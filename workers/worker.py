@@ -6,6 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from service.domain.endpoint_rule import EndpointRule
 from service.store.database import Database
 from service.store.hosts import HEARTBEAT_S, LEASE_S
 
@@ -23,3 +24,5 @@ class Worker:
     heartbeat_s: float = HEARTBEAT_S
     woken: threading.Event = field(default_factory=threading.Event)
     """Look now. Whoever sets `stop` sets this too, so that a worker that waits goes at once."""
+    endpoints: EndpointRule = field(default_factory=EndpointRule)
+    """Which servers it may ask for an experiment of kind endpoint."""

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from docs.generate import commands, experimentfile, reasons, settings, shapes
+from docs.generate import commands, experimentfile, reasons, settings, shapes, topics
 
 PAGES = Path(__file__).parents[1]
 
@@ -23,6 +23,7 @@ BLOCKS: Blocks = {
     **settings.BLOCKS,
     **commands.BLOCKS,
     **shapes.BLOCKS,
+    **topics.BLOCKS,
 }
 
 _BLOCK = re.compile(

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from docs.generate.markdown import table
 from expctl.fields import OF_VERB, PLAN
 from service.api import nightviews, schemas
-from service.domain import comparison, effect, measurement, prompt_rows, speculation
+from service.domain import comparison, effect, measurement, percentiles, prompt_rows, speculation
 from service.domain.events import Event
 from workers.diagnosis.diagnose import Kind, diagnose_as
 
@@ -26,6 +26,7 @@ OBJECTS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("a phase of `compare`", comparison.PhaseComparison),
     ("its effect", effect.Effect),
     ("a prompt of it", prompt_rows.PromptRow),
+    ("a figure of its `percentiles`", percentiles.Percentiles),
     ("a host of `timeline`", nightviews.LaneOut),
     ("an experiment of it", nightviews.BarOut),
     ("a step of it", nightviews.SpanOut),

@@ -8,7 +8,7 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import emit_all
+from expctl.output import emit_changes
 
 app = typer.Typer(add_completion=False)
 
@@ -17,4 +17,4 @@ app = typer.Typer(add_completion=False)
 def cancel(ids: Annotated[list[int], typer.Argument(help="experiments")]) -> None:
     """End experiments: a waiting one at once, a running one as soon as its worker has stopped its engine."""
     with Client(options.server) as client:
-        emit_all([client.cancel(one) for one in ids])
+        emit_changes(ids, client.cancel)

@@ -8,38 +8,45 @@ from typing import Annotated, Any
 import typer
 
 from expctl.client import Client
+from expctl.exitcodes import ExitCode
 from expctl.globals import options
 from expctl.output import draw, emit, say
 from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
 
-CONDITION_FAILED = 3
-
 
 @app.command()
 def compare(
     base: Annotated[int, typer.Argument(help="the baseline experiment")],
     ids: Annotated[list[int], typer.Argument(help="experiments to compare with it")],
+    all_fields: Annotated[bool, typer.Option("--all-fields", help="what the specs have in common, too")] = False,
     fail_if: Annotated[str | None, typer.Option(help="exit 3 if this holds, such as 'tps<-3%' or 'tps@8<-3%'")] = None,
 ) -> int:
     """Per prompt and overall, only what differs, and how sure the verdict is. Several stand side by side on a wide screen."""
     level = None if fail_if is None else _level(fail_if)
     with Client(options.server) as client:
-        found = client.compare(base, ids)
+        found = client.compare(base, ids, all_fields=all_fields)
         _must_be_measured(level, found)
         names = {one: client.experiment(one)["name"] for one in (base, *ids)} if not options.json else {}
     if options.json:
         emit(found if len(found) > 1 else found[0])
-    elif len(found) > 1:
+    else:
+        _draw(found, names)
+    return _condition(fail_if, found)
+
+
+def _draw(found: Sequence[dict[str, Any]], names: dict[int, str]) -> None:
+    from expctl.views.comparison import hidden_text, render  # noqa: PLC0415 - drawing is not free
+
+    if len(found) > 1:
         from expctl.views.columns import side_by_side  # noqa: PLC0415 - drawing is not free
 
         draw(side_by_side(found, names))
     else:
-        from expctl.views.comparison import render  # noqa: PLC0415 - as above
-
         draw(render(found[0], names[found[0]["baseline"]], names[found[0]["candidate"]]))
-    return _condition(fail_if, found)
+    if hidden := hidden_text(found):
+        say(hidden)
 
 
 def _level(fail_if: str) -> int | None:
@@ -64,4 +71,4 @@ def _condition(fail_if: str | None, found: Sequence[dict[str, Any]]) -> int:
     failed = [one["candidate"] for one in found if fails(fail_if, one)]
     for one in failed:
         say(f"{one}: fails {fail_if}, or it could not be judged")
-    return CONDITION_FAILED if failed else 0
+    return ExitCode.UNSUCCESSFUL if failed else 0

@@ -55,7 +55,9 @@ _expctl() {
         [[ -z $line ]] && continue
         word=${line%%$'\t'*}
         if [[ $word == :files ]]; then _files; continue; fi
-        found+=("${word//:/\\:}:${line#*$'\t'}")
+        # Without a description no colon either: zsh would set off a group for those that have an empty one.
+        line=${line#*$'\t'}
+        found+=("${word//:/\\:}${line:+:$line}")
     done
     (( ${#found} )) && _describe -V expctl found
 }

@@ -33,7 +33,7 @@ def demo(
     The engine and its GPUs are simulated with the figures of a real case: token times are real, only the load is shortened.
     """
     if keep is not None:
-        _run(keep)
+        _run(keep, kept=True)
         return
     with tempfile.TemporaryDirectory(prefix="expctl-demo-", ignore_cleanup_errors=True) as folder:
         _run(Path(folder))
@@ -45,7 +45,7 @@ def examples() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parents[2] / "examples"
 
 
-def _run(folder: Path) -> None:
+def _run(folder: Path, *, kept: bool = False) -> None:
     from expctl.embedded import Embedded  # noqa: PLC0415 - heavy
     from expctl.serve import free_port  # noqa: PLC0415 - heavy
 
@@ -61,6 +61,8 @@ def _run(folder: Path) -> None:
             )
         comparison = client.compare(ids[0], ids[1])
         _show(client, ids, comparison)
+        keep = "" if kept else "expctl demo --keep night && "
+        say(f"the same in a browser: {keep}expctl up --data {folder if kept else 'night'}, then /compare?base={ids[0]}&ids={ids[1]} there")
 
 
 def _simulated_host(settings: Settings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import typer
 
 from expctl.globals import options
 from expctl.output import console, emit
-from service.domain.errors import ExpctlError, UsageError
+from service.domain.errors import UsageError
 
 if TYPE_CHECKING:
     from workers.diagnosis.diagnose import Kind
@@ -42,7 +42,7 @@ def diagnose(
                 answer = _answer(stream, asked, known, earlier, status)
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            raise ExpctlError(f"{file} cannot be read", why, "give the path of a readable file, or - for stdin") from None
+            raise UsageError(f"{file} cannot be read", why, "give the path of a readable file, or - for stdin") from None
     if options.json:
         emit(answer)
         return
@@ -93,4 +93,4 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ExpctlError(f"{path} cannot be read", why, "give the path of a readable file") from None
+        raise UsageError(f"{path} cannot be read", why, "give the path of a readable file") from None

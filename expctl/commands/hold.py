@@ -8,7 +8,7 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import emit_all
+from expctl.output import emit_changes
 
 app = typer.Typer(add_completion=False)
 
@@ -20,4 +20,4 @@ def hold(
 ) -> None:
     """Keep queued experiments from starting until they are released."""
     with Client(options.server) as client:
-        emit_all([client.act("hold", one, {"because": because}) for one in ids])
+        emit_changes(ids, lambda one: client.act("hold", one, {"because": because}))

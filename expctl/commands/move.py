@@ -8,7 +8,7 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import emit_all
+from expctl.output import emit_changes
 from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -26,4 +26,4 @@ def move(
         raise UsageError("give exactly one of --first, --last, --before ID", "", "see `expctl move --help`")
     place: dict[str, Any] = {"before": before} if before is not None else {"first": True} if first else {"last": True}
     with Client(options.server) as client:
-        emit_all([client.move(experiment, place)])
+        emit_changes([experiment], lambda one: client.move(one, place))

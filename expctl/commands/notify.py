@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
+from expctl.exitcodes import ExitCode
 from expctl.globals import options
+from expctl.moments import duration
 from expctl.notifyclient import NotifyClient
 from expctl.output import draw, emit, emit_list, say
-from service.domain.durations import seconds
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help="Who is told what: Slack and signed webhooks.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="the notifier's name")]
 Delivery = Annotated[int, typer.Argument(metavar="ID", min=1, help="of a delivery, see `expctl notify deliveries`")]
-WRONG, TIMED_OUT = 1, 124
 
 
 @app.command()
@@ -61,17 +61,14 @@ def send_test(name: Name, timeout: Annotated[str, typer.Option(help="give up wai
     """Send a marked test message now and show what the receiver answered; exit 1 where it did not take it."""
     from expctl.views.notifiers import tried  # noqa: PLC0415 - as above
 
-    try:
-        limit = seconds(timeout)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    limit = duration("--timeout", timeout)
     with NotifyClient(options.server) as client:
         found = client.send_test(name, limit)
     if options.json:
         emit(found)
     else:
         say(f"{name}: {tried(found)}")
-    return {"delivered": 0, "dead": WRONG}.get(str(found["status"]), TIMED_OUT)
+    return {"delivered": ExitCode.OK, "dead": ExitCode.ERROR}.get(str(found["status"]), ExitCode.TIMED_OUT)
 
 
 @app.command()

@@ -9,8 +9,8 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
+from expctl.moments import duration
 from expctl.output import emit, say
-from service.domain.durations import seconds
 from service.domain.errors import UsageError
 
 app = typer.Typer(add_completion=False)
@@ -26,7 +26,10 @@ def prune(
     max_size: Annotated[str | None, typer.Option(help="the oldest until the rest fits, such as 10G")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="do it; otherwise what would go is only shown")] = False,
 ) -> None:
-    """Remove engine logs and answers' texts. Outcomes, summaries, figures, events and pinned baselines stay."""
+    """Remove engine logs and answers' texts. Outcomes, summaries, figures, events and pinned baselines stay.
+
+    A command's own folder on its host goes at the end of the next shift there.
+    """
     if older_than is None and max_size is None:
         raise UsageError("nothing says what may go", "", "give --older-than or --max-size")
     params: dict[str, float] = {}
@@ -49,10 +52,7 @@ def prune(
 
 
 def _seconds(text: str) -> float:
-    try:
-        found = seconds(text)
-    except ValueError as error:
-        raise UsageError(f"--older-than {text}", str(error), "write it like 90d") from None
+    found = duration("--older-than", text)
     if found > LONGEST_S:
         raise UsageError(f"--older-than {text} is too long", "no experiment is that old", "write it like 90d")
     return found

@@ -10,13 +10,14 @@ from expctl.client import Client
 from expctl.globals import options
 from expctl.moments import since_evening
 from expctl.output import draw, emit, say
+from service.domain.status import Status
 
 app = typer.Typer(add_completion=False)
 
 
 @app.command()
 def queue(
-    status: Annotated[list[str] | None, typer.Option(help="only these: held, queued, running, stopping, finished")] = None,
+    status: Annotated[list[Status] | None, typer.Option(help="only these: held, queued, running, stopping, finished")] = None,
     host: Annotated[str | None, typer.Option(help="only this host")] = None,
     since: Annotated[str | None, typer.Option(help="what ended from here on: 18:00 (the default), 12h, `yesterday 20:00`")] = None,
     limit: Annotated[int, typer.Option("-n", "--limit", help="how many, at most 200 of each kind", min=1, max=500)] = 20,
@@ -39,7 +40,7 @@ def _nothing(host: str | None) -> str:
     return f"nothing was submitted for {host} since then" if host else "nothing was submitted since then; try: expctl submit FILE"
 
 
-def _list(client: Client, status: list[str], host: str | None, limit: int) -> None:
+def _list(client: Client, status: list[Status], host: str | None, limit: int) -> None:
     items = client.experiments(statuses=status, host=host, limit=limit)
     if options.json:
         emit(items)

@@ -8,7 +8,7 @@ import typer
 
 from expctl.client import Client
 from expctl.globals import options
-from expctl.output import emit_all
+from expctl.output import emit_changes
 
 app = typer.Typer(add_completion=False)
 
@@ -17,4 +17,4 @@ app = typer.Typer(add_completion=False)
 def release(ids: Annotated[list[int], typer.Argument(help="held experiments")]) -> None:
     """Let held experiments start when they are due."""
     with Client(options.server) as client:
-        emit_all([client.act("release", one) for one in ids])
+        emit_changes(ids, lambda one: client.act("release", one))

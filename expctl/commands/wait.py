@@ -8,14 +8,12 @@ import typer
 
 from expctl.answers import ExperimentDetail
 from expctl.client import Client
+from expctl.exitcodes import ExitCode
 from expctl.globals import options
+from expctl.moments import duration
 from expctl.output import emit, say
-from service.domain.durations import seconds
 
 app = typer.Typer(add_completion=False)
-
-TIMED_OUT = 124
-UNSUCCESSFUL = 3
 
 
 @app.command()
@@ -25,7 +23,7 @@ def wait(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="return at the first that does not succeed")] = False,
 ) -> int:
     """Exit 0 when all succeeded, 3 when one did not, 124 when the time is up."""
-    limit = None if timeout is None else _seconds(timeout)
+    limit = None if timeout is None else 0.0 if timeout.strip() == "0" else duration("--timeout", timeout)
     with Client(options.server) as client:
         seen = client.wait(list(dict.fromkeys(ids)), timeout_s=limit, fail_fast=fail_fast, told=_tell)
     if options.json:
@@ -35,15 +33,8 @@ def wait(
         return 0
     if not (failed and fail_fast) and not all(one.finished for one in seen):
         say("the time is up; what runs keeps running")
-    return UNSUCCESSFUL if failed else TIMED_OUT
+    return ExitCode.UNSUCCESSFUL if failed else ExitCode.TIMED_OUT
 
 
 def _tell(ended: ExperimentDetail) -> None:
     say(f"{ended.id}  {ended.name}: {ended.status_text}")
-
-
-def _seconds(text: str) -> float:
-    try:
-        return 0.0 if text.strip() == "0" else seconds(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None

@@ -18,14 +18,18 @@ from rich.text import Text
 from expctl.views.comparison import (
     NAME,
     NO_CHANGE,
+    PERCENTILES,
     STYLES,
     UNKNOWN,
     bullet,
+    count_text,
+    equal_table,
     loads_text,
     number,
     percent,
     phase_sentence,
     render,
+    signs_text,
     value_text,
     verdict_sentence,
 )
@@ -69,7 +73,7 @@ class _Columns:
 
     def __init__(self, comparisons: Sequence[Json], names: Mapping[int, str]) -> None:
         self._table = _table(comparisons)
-        self._all = Group(*_findings(comparisons, names), self._table, *_remarks(comparisons))
+        self._all = Group(*_findings(comparisons, names), self._table, *_equal(comparisons), *_remarks(comparisons))
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement.get(console, options, self._table)
@@ -146,6 +150,13 @@ def _tail(path: str, paths: Sequence[str]) -> str:
     return next((tail for tail in tails if not any(f".{one}".endswith(f".{tail}") for one in paths if one != path)), path)
 
 
+def _equal(comparisons: Sequence[Json]) -> Iterator[Table]:
+    """What is the same in all columns, where it was asked for."""
+    first, *others = [one.get("spec_equal") or {} for one in comparisons]
+    if same := {path: value for path, value in first.items() if all(path in one for one in others)}:
+        yield equal_table(same)
+
+
 def _said(text: str) -> Cell:
     return Cell(text, is_text=True)
 
@@ -163,7 +174,7 @@ def _level(phases: Phases) -> list[Row]:
         rows.append(Row("baseline measured again", [Cell(""), *(_drift(phase) for phase in phases)]))
     prompts = list(dict.fromkeys(row["prompt"] for phase in phases if phase for row in phase["prompts"]))
     for title, key in _GROUPS:
-        found = [_prompt(prompt, phases, key) for prompt in prompts]
+        found = [*(_prompt(prompt, phases, key) for prompt in prompts), *_percentiles(phases, key)]
         known = [row for row in found if any(cell.figure != UNKNOWN for cell in row.cells)]
         rows += [Row(title), *known] if known else []
     return rows + _speculation(phases) + _break_even(prompts, phases)
@@ -219,6 +230,23 @@ def _change(row: Json | None, key: str, *, judged: bool) -> Cell:
     return Cell(number(new), change, _span(interval) if key == "tps" else "", "bold" if sure else "")
 
 
+def _percentiles(phases: Phases, key: str) -> list[Row]:
+    """The middle and the tail of a figure over all requests, where it is known. What too few of them stand behind has no change."""
+    found = [((phase.get("percentiles") or {}).get(key)) if phase else None for phase in phases]
+    counts = [n for one in found if one for n in one["n"]]
+    return [_tail_row(name, count_text(counts), found, phases) for name in PERCENTILES] if counts else []
+
+
+def _tail_row(name: str, count: str, found: Sequence[Json | None], phases: Phases) -> Row:
+    base = next((one[name][0] for one in found if one and one[name][0] is not None), None)
+    cells = []
+    for one, phase in zip(found, phases, strict=True):
+        old, new = one[name] if one else (None, None)
+        judged = one is not None and name not in one["few"] and bool(phase and phase.get("effect"))
+        cells.append(Cell(number(new), percent(new / old - 1) if judged and old and new is not None else ""))
+    return Row(f"  all prompts, {name} ({count})", [Cell(number(base)), *cells])
+
+
 def _speculation(phases: Phases) -> list[Row]:
     base = next((_speculating(phase, "baseline") for phase in phases if phase), None)
     shown = [base, *(_speculating(phase, "candidate") for phase in phases)]
@@ -263,8 +291,8 @@ def _break_even(prompts: Sequence[str], phases: Phases) -> list[Row]:
 def _remarks(comparisons: Sequence[Json]) -> Iterator[Text]:
     """What the signs mean, and what speaks against the figures: each sentence once, with the candidates that it is said of."""
     if any(phase.get("effect") for one in comparisons for phase in one["bench_phases"]):
-        signs = f"{NO_CHANGE} no change shown (95 %); [ ] 95 % interval of the change, in percent; changes of TTFT carry no interval"
-        yield Text(signs, style="dim")
+        phases = [phase for one in comparisons for phase in one["bench_phases"]]
+        yield Text(signs_text(phases, "[ ] 95 % interval of the change, in percent; "), style="dim")
     bases = [[(one.get("experiments") or {}).get(side) or [] for side in ("baseline", "recheck")] for one in comparisons]
     if any(base != bases[0] for base in bases):
         first = comparisons[0]["candidate"]

@@ -33,8 +33,14 @@ _OFF = {
 }
 _GROUPS = {"tok/s": 1, "TTFT ms": 4, "TPOT ms": 7}
 """What is compared -> its first column in a row of `_cells`."""
+PERCENTILES = ("p50", "p99")
+"""Shown of those that there are."""
+_TAILED = ("ttft_ms", "tpot_ms")
+"""Figures whose percentiles are shown."""
 _WIDE_MS = 10_000
 NAME = 16
+_LONG = 200
+"""Of a value that all have: a set of prompts is one, too."""
 
 
 def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> RenderableType:
@@ -46,10 +52,12 @@ def render(comparison: Any, base_name: str = "", candidate_name: str = "") -> Re
     ]
     if plain.get("spec_differences"):
         parts.append(_differences(plain["spec_differences"]))
+    if plain.get("spec_equal"):
+        parts.append(equal_table(plain["spec_equal"]))
     for phase in plain.get("bench_phases") or []:
         parts += [Text(f"\nconcurrency {phase['concurrency']}", style="bold"), _prompts(phase), *_speculation(phase), *_drift(phase)]
     if any(row.get("tps") for phase in plain.get("bench_phases") or [] for row in phase["prompts"]):
-        parts.append(Text(f"{NO_CHANGE} no change shown (95 %); changes of TTFT carry no interval", style="dim"))
+        parts.append(Text(signs_text(plain["bench_phases"]), style="dim"))
     parts.append(_verdict(plain))
     parts += [bullet("why not: ", sentence) for sentence in plain.get("why_not") or []]
     parts += [bullet("warning: ", sentence) for sentence in plain.get("warnings") or []]
@@ -76,6 +84,26 @@ def _differences(differences: Mapping[str, Sequence[Any]]) -> Table:
     return table
 
 
+def equal_table(equal: Mapping[str, Any]) -> Table:
+    """What no spec has otherwise."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    for title in ("the same everywhere", "value"):
+        table.add_column(title, overflow="fold")
+    for path, value in equal.items():
+        text = value_text(value)
+        table.add_row(Text(path), Text(text if len(text) <= _LONG else f"{text[: _LONG - 1]}…"))
+    return table
+
+
+def hidden_text(comparisons: Sequence[Mapping[str, Any]]) -> str:
+    """What is not shown of the specs, and how to see it; empty where all of it is, or nothing is hidden."""
+    counts = [one.get("equal_fields") or 0 for one in comparisons if one.get("spec_equal") is None]
+    if not any(counts):
+        return ""
+    number_ = f"{counts[0]} equal field{'s' if counts[0] > 1 else ''}" if len(counts) == 1 else "equal fields"
+    return f"{number_} hidden: --all-fields"
+
+
 def value_text(value: Any) -> str:
     """A value of a spec, as a file would have it; `-` for what is not written."""
     if value is None:
@@ -87,6 +115,7 @@ def _prompts(phase: Mapping[str, Any]) -> Fitting:
     rows = [_cells(row) for row in phase["prompts"]]
     if phase.get("effect"):
         rows.append(["overall", "", "", _overall(phase["effect"]), *[""] * 6])
+    rows += _percentiles(phase)
     last = len(phase["prompts"]) - 1
     return Fitting(_figures(rows, _GROUPS, last), Group(*(_figures(rows, {name: _GROUPS[name]}, last) for name in _GROUPS)))
 
@@ -114,6 +143,39 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     unsure = interval is not None and interval[0] <= 0 <= interval[1]
     short = name if len(name) <= NAME else f"{name[: NAME - 1]}…"
     return [short, *_trio(row["tps"], unsure=unsure), *_trio(row["ttft_ms"]), *_trio(row["tpot_ms"], unsure=unsure)]
+
+
+def _percentiles(phase: Mapping[str, Any]) -> list[list[str]]:
+    """The middle and the tail of all requests. What too few of them stand behind has no change."""
+    found = phase.get("percentiles") or {}
+    shown = [found.get(key) for key in _TAILED]
+    if not any(shown):
+        return []
+    count = count_text([n for one in shown if one for n in one["n"]])
+    trios = {name: [_percentile(one, name) for one in shown] for name in PERCENTILES}
+    return [[f"{name}, {count}", "", "", "", *trios[name][0], *trios[name][1]] for name in PERCENTILES]
+
+
+def _percentile(found: Mapping[str, Any] | None, name: str) -> list[str]:
+    if found is None:
+        return [UNKNOWN, UNKNOWN, ""]
+    old, new, change = _trio(found[name])
+    return [old, new, "" if name in found["few"] else change]
+
+
+def count_text(counts: Sequence[int]) -> str:
+    """How many values stand behind a percentile on each side: `n=25`, or `n=25-50`."""
+    least, most = min(counts), max(counts)
+    return f"n={least}" if least == most else f"n={least}-{most}"
+
+
+def signs_text(phases: Sequence[Mapping[str, Any]], more: str = "") -> str:
+    """What the signs of a table mean, and what is not to be read into it."""
+    known = [one for phase in phases for key, one in (phase.get("percentiles") or {}).items() if key in _TAILED]
+    intervals = "changes of TTFT and of percentiles carry no interval" if known else "changes of TTFT carry no interval"
+    few = any("p99" in one["few"] for one in known)
+    tail = "; a p99 of n<100 is hardly more than the slowest request, so it has no change" if few else ""
+    return f"{NO_CHANGE} no change shown (95 %); {more}{intervals}{tail}"
 
 
 def _overall(effect: Mapping[str, Any]) -> str:

@@ -140,6 +140,6 @@ def installation(answer: Json) -> Text:
         ("the helper", f"{answer['path']}  sha256 {answer['sha256']}"),
         ("its settings", json.dumps(answer["config"], ensure_ascii=False)),
         ("the one line of sudoers", answer["sudoers"]),
-        ("an admin runs on the host", f"\n{commands}"),
+        ("what an admin does", f"\n{commands}"),
     ]
     return Text("\n").join(Text(f"{title}: ", "bold").append(value, "not bold") for title, value in parts if value)

@@ -11,12 +11,14 @@ from rich.live import Live
 from rich.text import Text
 
 from expctl.client import PATIENCE_S, Client
+from expctl.exitcodes import ExitCode
 from expctl.globals import options
 from expctl.output import console, emit_line
 from expctl.views.experiment import step_strip, whereabouts
 from expctl.views.queue import STYLES, duration
+from expctl.views.ticking import Ticking
 
-UNSUCCESSFUL = 3
+TICKS_PER_S = 1
 
 
 def follow(client: Client, ids: list[int], *, to_stderr: bool = False) -> int:
@@ -34,13 +36,20 @@ def _finished(items: list[dict[str, Any]]) -> bool:
 
 
 def _code(items: list[dict[str, Any]]) -> int:
-    return 0 if all(item["outcome"] == "succeeded" for item in items) else UNSUCCESSFUL
+    return 0 if all(item["outcome"] == "succeeded" for item in items) else ExitCode.UNSUCCESSFUL
 
 
 def _redraw(client: Client, ids: list[int], *, to_stderr: bool) -> int:
-    with Live(console=console(stderr=to_stderr), auto_refresh=False) as live:
+    ticking = Ticking()
+
+    def drawn() -> Group:
+        return Group(*(_block(item) for item in ticking.now()))
+
+    # Between two events it redraws from what it knows, and asks nobody.
+    with Live(console=console(stderr=to_stderr), get_renderable=drawn, refresh_per_second=TICKS_PER_S) as live:
         for items in _changes(client, ids):
-            live.update(Group(*(_block(item) for item in items)), refresh=True)
+            ticking.tell(items)
+            live.refresh()
             if _finished(items):
                 return _code(items)
     return 0

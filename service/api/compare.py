@@ -23,6 +23,7 @@ def compare_experiments(
     session: ReadSession,
     base: Annotated[int, Query(ge=1, le=2**31 - 1)],
     ids: Annotated[str, Query(pattern=r"^[1-9]\d{0,9}(,[1-9]\d{0,9})*$", max_length=600, description="ids with commas between them")],
+    all_fields: Annotated[bool, Query(description="with what the specs have in common, too")] = False,
 ) -> Comparison | list[Comparison]:
     """One comparison; a list of them, in order, where several candidates are named.
 
@@ -33,5 +34,5 @@ def compare_experiments(
         raise UsageError("too many or too large ids", f"at most {MOST} candidates", "name fewer")
     row = experiments.get(session, base)
     arms, between = Arms(session), repeats.between_loads(session, row.host_id)
-    found = [compare(*arms.pair(row, experiments.get(session, one)), between) for one in candidates]
+    found = [compare(*arms.pair(row, experiments.get(session, one)), between, all_fields=all_fields) for one in candidates]
     return found[0] if len(found) == 1 else found

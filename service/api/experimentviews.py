@@ -18,7 +18,7 @@ from service.domain.night import Slot
 from service.domain.reasons import RULES, Reason
 from service.domain.status import ACTIVE, Outcome, Status, StepName
 from service.domain.wording import not_before_text, status_text, where_text
-from service.store import foresight, hosts, waiting
+from service.store import foresight, hosts, waiting, workers
 from service.store.forecast import Night
 from service.store.tables import ExperimentRow, HostRow, StepRow, utc_now
 
@@ -83,6 +83,7 @@ class _Look:
         self._after = waiting.after(session, [row.id or 0 for row in rows])
         live = {row.host_id for row in rows if row.status in {Status.QUEUED, *ACTIVE}}
         self._attended = {one for one in live if hosts.attended(session, one)}
+        self._quiet = workers.quiet(session) if live else {}
         waits = {row.host_id for row in rows if row.status == Status.QUEUED}
         self._moments: dict[int, HostMoment] = {one: host_moment(session, self._hosts[one]) for one in waits}
         self._nights: dict[int, Night] = {one: foresight.night(session, self._hosts[one], self._now) for one in live} if foresee else {}
@@ -93,6 +94,7 @@ class _Look:
         status = Status(row.status)
         rule = RULES[Reason(row.reason)] if row.reason else None
         attended = status not in ACTIVE or row.host_id in self._attended
+        quiet_s = self._quiet.get(row.host_id, 0.0) if status in ACTIVE else 0.0
         waits = status in {Status.QUEUED, Status.HELD}
         same = {name: getattr(row, name) for name in SAME}
         return (
@@ -102,7 +104,9 @@ class _Look:
                 "status": status,
                 "reason_class": rule.reason_class if rule else None,
                 "remedy": rule.remedy if rule else None,
-                "status_text": status_text(status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"], attended=attended),
+                "status_text": status_text(
+                    status, row.step, row.outcome, row.reason, row.spec["engine"]["kind"], attended=attended, quiet_s=quiet_s
+                ),
                 "where_text": self._waits(row) if waits else where_text(status, row.step, row.progress, 0, row.detail),
                 "loads": row.spec.get("repeat_load", 1),
                 "load_text": load_label(row.load, row.spec.get("repeat_load", 1), row.recheck_of),

@@ -167,6 +167,14 @@ def spec_differences(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> d
     return {path: [one.get(path) for one in shown] for path in paths if old.get(path) != new.get(path)}
 
 
+def spec_equalities(base: Mapping[str, Any], candidate: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted path to the value that two specs share. What is written in neither is left out, and so is what changes nothing measured."""
+    old, new = _flat(base), _flat(candidate)
+    shown = _flat(LooksMask(())(base))
+    written = [path for path, value in old.items() if value is not None and path.split(".")[0] not in _NOT_MEASURED]
+    return {path: shown[path] for path in written if new.get(path) == old[path]}
+
+
 def _flat(value: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     result: dict[str, Any] = {}
     for key, item in value.items():

@@ -12,12 +12,22 @@ from typing import Any, Literal
 from pydantic import Field
 
 from service.domain.certainty import advise
-from service.domain.comparability import Arm, all_loads, doubts, faults, prompt_order, spec_differences, why_not_comparable
+from service.domain.comparability import (
+    Arm,
+    all_loads,
+    doubts,
+    faults,
+    prompt_order,
+    spec_differences,
+    spec_equalities,
+    why_not_comparable,
+)
 from service.domain.condition import fails
 from service.domain.drafters import Counting, counting, incomparable
 from service.domain.effect import BetweenLoad, Effect, Estimate, estimate
 from service.domain.measurement import PhaseResult
-from service.domain.prompt_rows import PromptRow, prompt_row, samples
+from service.domain.percentiles import Figure, Percentiles, percentiles
+from service.domain.prompt_rows import PromptRow, by_prompt, prompt_row, samples
 from service.domain.records import Record
 from service.domain.speculation import Speculation
 from service.domain.speculation_pool import merge
@@ -57,6 +67,8 @@ class PhaseComparison(Record):
     """Tokens of ok requests / wall time, loads pooled: [baseline, candidate]."""
     loads: list[int]
     """How many loads stand behind each side: [baseline, candidate]."""
+    percentiles: dict[Figure, Percentiles] = Field(default_factory=dict)
+    """Over the ok requests of all prompts and loads together. The verdict does not stand on them, and they carry no interval."""
     speculation: dict[Literal["baseline", "candidate"], Speculation | None]
     acceptance_not_comparable: str | None = None
     """Why the two mean acceptance lengths may not be set side by side; null where they may, or where there are not two."""
@@ -74,6 +86,10 @@ class Comparison(Record):
     """That of the first bench phase."""
     bench_phases: list[PhaseComparison]
     spec_differences: dict[str, list[Any]]
+    equal_fields: int = 0
+    """How many fields of the two specs are the same."""
+    spec_equal: dict[str, Any] | None = None
+    """Dotted path to the value that both have; null where it was not asked for."""
     warnings: list[str]
     experiments: dict[Side, list[int]] = Field(default_factory=dict)
     """The experiment of each load behind the figures; `recheck`: the baseline's that were measured after the candidate."""
@@ -81,11 +97,13 @@ class Comparison(Record):
     """What would show a smaller effect, where none was shown."""
 
 
-def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, now: datetime | None = None) -> Comparison:
+def compare(
+    base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, now: datetime | None = None, all_fields: bool = False
+) -> Comparison:
     """Judge a candidate against a baseline.
 
     `between`: this host's history of repeated loads; with fewer than 4 degrees of freedom 1.5 % is assumed. `now` is what a
-    baseline's age is counted to besides the candidate's own time.
+    baseline's age is counted to besides the candidate's own time. `all_fields`: with what the specs have in common, too.
     """
     why_not = why_not_comparable(base, candidate)
     broken = faults(base, candidate)
@@ -106,10 +124,8 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
         phase = _phase(level, verdict, found, old, new, between, prompt_order(base))
         apart = incomparable(phase.speculation["baseline"], phase.speculation["candidate"], _counted(phase, base, candidate))
         phases.append(phase.model_copy(update={"drift": drift, "acceptance_not_comparable": apart}))
-    warnings += [f"concurrency {phase.concurrency}: {_drifted(phase.drift)}" for phase in phases if phase.drift and phase.drift.shown]
-    apart = next((phase.acceptance_not_comparable for phase in phases if phase.acceptance_not_comparable), None)
-    warnings += [f"the mean acceptance lengths do not compare: {apart}; effective tokens per step do"] if apart else []
-    warnings += _disagreement(phases) + _idle_speculation(phases, base, candidate) + doubts(base, candidate, now)
+    warnings += _remarks(phases, base, candidate) + doubts(base, candidate, now)
+    equal = spec_equalities(base.spec, candidate.spec)
     return Comparison(
         baseline=base.experiment,
         candidate=candidate.experiment,
@@ -118,10 +134,20 @@ def compare(base: Arm, candidate: Arm, between: BetweenLoad | None = None, *, no
         verdict=phases[0].verdict if phases else refused or "invalid",
         bench_phases=phases,
         spec_differences=spec_differences(base.spec, candidate.spec),
+        equal_fields=len(equal),
+        spec_equal=equal if all_fields else None,
         warnings=list(dict.fromkeys(warnings)),
         experiments=_experiments(base, candidate),
         advice=advice,
     )
+
+
+def _remarks(phases: list[PhaseComparison], base: Arm, candidate: Arm) -> list[str]:
+    """What the levels taken together give reason to say."""
+    result = [f"concurrency {phase.concurrency}: {_drifted(phase.drift)}" for phase in phases if phase.drift and phase.drift.shown]
+    apart = next((phase.acceptance_not_comparable for phase in phases if phase.acceptance_not_comparable), None)
+    result += [f"the mean acceptance lengths do not compare: {apart}; effective tokens per step do"] if apart else []
+    return result + _disagreement(phases) + _idle_speculation(phases, base, candidate)
 
 
 def _kind(arm: Arm) -> str:
@@ -192,7 +218,9 @@ def _phase_warnings(
 ) -> list[str]:
     result = [f"concurrency {level}: {warning}" for warning in (found.warnings if found else [])]
     if found is None and refused is None:
-        result.append(f"concurrency {level}: no prompt has tokens/s on both sides; the server reported no usage")
+        before, after = ({request.prompt for phase in phases for request in phase.requests} for phases in (old, new))
+        why = "no prompt has tokens/s on both sides; the server reported no usage" if before & after else "the two have no prompt in common"
+        result.append(f"concurrency {level}: {why}")
     for side, phases in (("baseline", old), ("candidate", new)):
         unknown = sum(1 for phase in phases for request in phase.requests if request.ok and not request.tps)
         if unknown:
@@ -211,9 +239,11 @@ def _phase(
 ) -> PhaseComparison:
     measured = {request.prompt for phase in (*old, *new) for request in phase.requests}
     prompts = [prompt for prompt in order if prompt in measured] + sorted(measured - set(order))
-    rows = [prompt_row(prompt, level, old, new) for prompt in prompts]
+    before, after = by_prompt(old, prompts), by_prompt(new, prompts)
+    rows = [prompt_row(prompt, level, before[prompt], after[prompt]) for prompt in prompts]
     if found is not None:
-        rows = [row.model_copy(update={"tps_change_ci95": _row_interval(row.prompt, old, new, between)}) for row in rows]
+        intervals = [_row_interval(prompt, before[prompt], after[prompt], between) for prompt in prompts]
+        rows = [row.model_copy(update={"tps_change_ci95": interval}) for row, interval in zip(rows, intervals, strict=True)]
     return PhaseComparison(
         concurrency=level,
         verdict=verdict,
@@ -221,6 +251,7 @@ def _phase(
         prompts=rows,
         loads=[len(old), len(new)],
         output_tps=[_output_tps(old), _output_tps(new)],
+        percentiles=percentiles(old, new),
         speculation={
             "baseline": merge(phase.speculation for phase in old),
             "candidate": merge(phase.speculation for phase in new),

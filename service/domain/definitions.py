@@ -22,4 +22,8 @@ DEFINITIONS: dict[str, str] = {
     "effective_tokens_per_step": "(generated - requests) / decode steps, steps without a draft included",
     "draft_coverage": "share of the decode steps that had a draft, 0..1",
 }
-"""Name -> definition. Means and percentiles (linear interpolation between closest ranks) are over the ok requests."""
+"""Name -> definition. Means and percentiles are over the ok requests."""
+
+PERCENTILES = (
+    "of the ok requests of all prompts and loads together (ITL: of all gaps), by linear interpolation between closest ranks; n values"
+)

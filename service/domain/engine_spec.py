@@ -18,16 +18,14 @@ from pydantic_core import PydanticCustomError
 from service.domain.engine_checks import ApiKey, Environment, Gpus, check_argument_names
 from service.domain.llamacpp_spec import LlamacppEngine
 from service.domain.sglang_spec import SglangEngine
-from service.domain.spec_base import ArgValue, Name, Port, Seconds, SpecModel
+from service.domain.spec_base import ArgValue, Name, OpenModel, Port, Seconds, SpecModel
 
 UNIT = r"^[A-Za-z0-9:_.\\-]+(@[A-Za-z0-9:_.\\-]+)?\.service$"
 """A service of systemd; of a template an instance, since only that can run."""
 
 
-class Speculative(SpecModel):
+class Speculative(OpenModel):
     """vLLM's `--speculative-config`: `method` and any other key of that option, passed on as it is."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
 
     method: str | None = None
     """Such as ngram, eagle3, mtp, draft_model."""
@@ -162,8 +160,9 @@ class CommandEngine(SpecModel):
     user: Name | None = None
     """Who runs it; default: who runs the worker, and without root on the host that is the only one."""
     cwd: Name | None = None
-    """An absolute path. Default: a folder of its own that is made for it and kept, `work/<unit>` in the data folder, or on a host under
-    systemd /var/lib/expctl-work/<unit>."""
+    """An absolute path. Default: a folder of its own that is made for it, `work/<unit>` in the data folder, or on a host under systemd
+    /var/lib/expctl-work/<unit>. That one is removed when a shift ends, once the command has succeeded and all its artifacts were
+    fetched, or once it was pruned; never while an experiment that still waits names it."""
     env: Environment = Field(default_factory=dict)
     """Variables of its environment. Values are texts, whatever they look like."""
     gpus: Literal["all", "none"] | list[Annotated[int, Field(ge=0)]] = "none"

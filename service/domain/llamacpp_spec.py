@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from service.domain.engine_checks import ApiKey, Environment, Gpus, check_arguments
-from service.domain.spec_base import ArgValue, Name, Port, SpecModel
+from service.domain.engine_checks import ApiKey
+from service.domain.server_spec import ServerSpec
+from service.domain.spec_base import ArgValue, Name, OpenModel
 
 _OF_VLLM = {"ngram": "ngram-map-k", "draft_model": "draft-simple", "eagle3": "draft-eagle3", "mtp": "draft-mtp"}
 """vLLM's word for a method -> the nearest of llama.cpp's."""
-_ELSEWHERE = {
-    "model": "engine.model",
-    "port": "engine.port",
-    "alias": "engine.served_model_name",
-    "api-key": "engine.api_key",
-    "spec-type": "engine.speculative",
-}
-"""Arguments that have a key of their own."""
 
 
-class LlamacppSpeculative(SpecModel):
+class LlamacppSpeculative(OpenModel):
     """llama.cpp's speculation. Any other key `some-key` goes to llama-server as `--spec-some-key`."""
-
-    model_config = ConfigDict(frozen=True, extra="allow", strict=True, protected_namespaces=())
 
     method: Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[a-z0-9_]+(-[a-z0-9]+)*(,[a-z0-9_]+(-[a-z0-9]+)*)*$")]
     """`--spec-type`: ngram-simple, ngram-map-k, ngram-map-k4v, ngram-mod, ngram-cache, draft-simple, draft-eagle3, draft-mtp, or
@@ -48,14 +39,17 @@ class LlamacppSpeculative(SpecModel):
         """The methods by llama.cpp's own names."""
         return [_OF_VLLM.get(name, name) for name in self.method.split(",")]
 
-    @property
-    def further(self) -> dict[str, Any]:
-        """The keys that are passed on as they are."""
-        return dict(self.model_extra or {})
 
-
-class LlamacppEngine(SpecModel):
+class LlamacppEngine(ServerSpec):
     """A llama.cpp server that expctl starts from these keys."""
+
+    elsewhere: ClassVar[dict[str, str]] = {
+        "model": "engine.model",
+        "port": "engine.port",
+        "alias": "engine.served_model_name",
+        "api-key": "engine.api_key",
+        "spec-type": "engine.speculative",
+    }
 
     kind: Literal["llamacpp"]
     """llama.cpp's llama-server."""
@@ -65,23 +59,12 @@ class LlamacppEngine(SpecModel):
     """The id that requests name. Default: the model's path."""
     executable: Name | None = None
     """Default: what the host's row says, else llama-server on the PATH."""
-    user: Name | None = None
-    """Who runs it. Default: the user that the host runs experiments as."""
-    cwd: Name | None = None
-    """The folder that it is started in."""
-    port: Port | None = None
-    """Default: the host's experiment port."""
-    gpus: Gpus = "all"
-    """Those that it may use, by index; they are proven free beforehand."""
     api_key: ApiKey = None
     """A reference such as `env:LLAMA_KEY`, never the key itself."""
     args: dict[str, ArgValue] = Field(default_factory=dict)
     """Arguments by their long names. true: --flag, false: --no-flag, null: left out, list: joined by commas, dict: JSON. Unless
     they say otherwise, the server has `--host 0.0.0.0`, as vLLM listens, and `--metrics`."""
     speculative: LlamacppSpeculative | None = None
-    """Drafting ahead; left out, there is none."""
-    env: Environment = Field(default_factory=dict)
-    """Variables of its environment. Values are texts, whatever they look like; `env:NAME` is taken from the worker's environment."""
 
     @field_validator("served_model_name")
     @classmethod
@@ -89,13 +72,3 @@ class LlamacppEngine(SpecModel):
         if "," in (value or info.data.get("model", "")):
             raise ValueError("llama.cpp reads a comma as the end of a name; give a served_model_name without one")
         return value
-
-    @field_validator("args")
-    @classmethod
-    def _not_said_twice(cls, value: dict[str, ArgValue]) -> dict[str, ArgValue]:
-        return check_arguments(value, _ELSEWHERE)
-
-    @property
-    def model_id(self) -> str:
-        """The id that requests name."""
-        return self.served_model_name or self.model

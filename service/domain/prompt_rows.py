@@ -43,6 +43,17 @@ def samples(phases: Iterable[PhaseResult]) -> Samples:
     }
 
 
+def by_prompt(phases: Iterable[PhaseResult], prompts: Iterable[str]) -> dict[str, list[PhaseResult]]:
+    """Each prompt to the phases with its requests alone, so that a look at one prompt does not go through those of all others."""
+    grouped: list[tuple[PhaseResult, dict[str, list[RequestResult]]]] = []
+    for phase in phases:
+        groups: dict[str, list[RequestResult]] = {}
+        for request in phase.requests:
+            groups.setdefault(request.prompt, []).append(request)
+        grouped.append((phase, groups))
+    return {prompt: [phase.model_copy(update={"requests": groups.get(prompt, [])}) for phase, groups in grouped] for prompt in prompts}
+
+
 def prompt_row(prompt: str, level: int, old: list[PhaseResult], new: list[PhaseResult]) -> PromptRow:
     """What was measured of one prompt at one level, loads pooled."""
     sides = [

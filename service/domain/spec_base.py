@@ -20,3 +20,14 @@ class SpecModel(BaseModel):
     """Strict: an unknown key or a wrong type is an error; numbers are not read from text."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+
+
+class OpenModel(SpecModel):
+    """Strict about the keys that it knows; any other is kept as it is, for the engine to judge."""
+
+    model_config = ConfigDict(extra="allow")
+
+    @property
+    def further(self) -> dict[str, Any]:
+        """The keys that are passed on as they are."""
+        return dict(self.model_extra or {})

@@ -52,8 +52,14 @@ class EngineCounters(Record):
     gauges: dict[str, dict[str, float]] = Field(default_factory=dict)
     """Rank -> `accept_length` and `accept_rate`, ready-made (SGLang): over a window of the engine's own, 0 before anything was drafted."""
     per_engine: dict[str, dict[str, float]] = Field(default_factory=dict)
+    draft_length: int | None = None
+    """Of vLLM V0 only: tokens of a draft, worked out from its own gauge of efficiency."""
+    unreadable: bool = False
+    """Whether a series of speculation is there and holds no number (NaN)."""
     process_start: float | None = None
     """process_start_time_seconds where exposed: a change means that another process answers."""
+    created: dict[str, float] = Field(default_factory=dict)
+    """Series -> when it began, where the page tells: a change means the same."""
 
 
 class Speculation(Record):
@@ -119,10 +125,13 @@ def speculation_between(
     broken = _broken(before, after)
     if broken:
         return Speculation(status="unknown", source="prometheus", warnings=[broken])
+    if before.unreadable or after.unreadable:
+        return Speculation(status="unknown", source="prometheus", warnings=["counters_unreadable"])
     if after.draft_tokens is None and after.drafts is None:
         return _gauged(after, configured) if after.gauges else _no_series(after, configured)
     if after.engine == _V0:
-        before, after = (_with_drafts(reading, speculative_tokens) for reading in (before, after))
+        tokens = speculative_tokens or after.draft_length
+        before, after = (_with_drafts(reading, tokens) for reading in (before, after))
     found = _change(before, after, requests)
     if found.status == "never_drafted":
         ever = any(getattr(after, name) for name in COUNTS)
@@ -170,8 +179,12 @@ def _broken(before: EngineCounters, after: EngineCounters) -> str | None:
 
 
 def restarted(before: EngineCounters, after: EngineCounters) -> bool:
-    """Whether another process answered the second time: its start time differs, or a counter fell or vanished."""
+    """Whether another process answered the second time: its kind or start time differs, or a counter fell or vanished."""
+    if before.engine != after.engine:
+        return True
     if before.process_start is not None and after.process_start is not None and before.process_start != after.process_start:
+        return True
+    if any(before.created[series] != after.created[series] for series in before.created.keys() & after.created.keys()):
         return True
     pairs = [(getattr(before, name), getattr(after, name)) for name in (*COUNTS, "emitted_tokens", "generation_tokens", "prompt_tokens")]
     pairs += zip(before.accepted_per_position or [], after.accepted_per_position or [], strict=False)

@@ -1,4 +1,4 @@
-"""The little statistics that a verdict needs: mean, variance, Student's t, Welch-Satterthwaite degrees of freedom.
+"""The little statistics that a verdict needs: mean, percentile, variance, Student's t, Welch-Satterthwaite degrees of freedom.
 
 No numerical library at run time; the tests compare with one.
 """
@@ -20,6 +20,15 @@ def mean(values: Sequence[float]) -> float:
     if not values:
         raise ValueError("the mean of no values is not known")
     return math.fsum(values) / len(values)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The value below which a share of sorted values lies, by linear interpolation between the closest ranks; ValueError for none."""
+    if not ordered:
+        raise ValueError("a percentile of no values is not known")
+    rank = (len(ordered) - 1) * share
+    low, high = math.floor(rank), math.ceil(rank)
+    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low)
 
 
 def squares_about_mean(values: Sequence[float]) -> float:

@@ -60,7 +60,7 @@ def parse_target(kind: str, url: str) -> Target:
 
 def _host(parts: SplitResult) -> str:
     name = (parts.hostname or "").lower()
-    if _literal(name) is not None:
+    if address_of(name) is not None:
         return name
     try:
         name = name.encode("idna").decode() if not name.isascii() else name
@@ -106,7 +106,7 @@ class AllowList:
     networks: tuple[Network, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> AllowList:
+    def parse(cls, text: str, setting: str = SETTING) -> AllowList:
         """As the setting is written, with commas or spaces between. UsageError for an entry that could not be meant."""
         names: set[str] = set()
         suffixes: list[str] = []
@@ -121,7 +121,7 @@ class AllowList:
                 names.add(entry.rstrip("."))
             else:
                 why = f"{entry[:80]!r} is no host name, no *.domain and no network"
-                raise UsageError(f"{SETTING} cannot be read", why, "write it like hooks.example.org, *.corp.example or 10.0.0.0/8")
+                raise UsageError(f"{setting} cannot be read", why, "write it like hooks.example.org, *.corp.example or 10.0.0.0/8")
         if "localhost" in names:
             networks += [ipaddress.ip_network(one) for one in _LOCALHOST]
         return cls(frozenset(names), tuple(suffixes), tuple(networks))
@@ -130,7 +130,7 @@ class AllowList:
         """Whether the operator named this host, by name or as an address. Slack's own needs no naming for Slack."""
         if kind == "slack" and host == SLACK_HOST:
             return True
-        literal = _literal(host)
+        literal = address_of(host)
         if literal is not None:
             return self._named(literal)
         return host in self.names or any(host.endswith(suffix) and host != suffix[1:] for suffix in self.suffixes)
@@ -142,7 +142,7 @@ class AllowList:
         be named itself: else whoever answers for a name could send the service to them.
         """
         named = self.names_host(kind, host)
-        found = ((text, _literal(text)) for text in addresses)
+        found = ((text, address_of(text)) for text in addresses)
         return [text for text, one in found if one is not None and (self._named(one) or (named and _public(one)))]
 
     def _named(self, address: Address) -> bool:
@@ -166,7 +166,7 @@ def _network(entry: str) -> Network | None:
         return None
 
 
-def _literal(host: str) -> Address | None:
+def address_of(host: str) -> Address | None:
     """An address as it is written; one of IPv4 that is wrapped in IPv6 is that of IPv4."""
     try:
         found = ipaddress.ip_address(host.strip("[]").partition("%")[0])
@@ -176,5 +176,9 @@ def _literal(host: str) -> Address | None:
 
 
 def _public(address: Address) -> bool:
-    wrapped = any(address in network for network in _WRAPPED if network.version == address.version)
-    return address.is_global and not address.is_multicast and not wrapped
+    return address.is_global and not address.is_multicast and not wraps_another(address)
+
+
+def wraps_another(address: Address) -> bool:
+    """Whether it carries an IPv4 address inside, which a gateway would go to instead."""
+    return not address.is_loopback and any(address in network for network in _WRAPPED if network.version == address.version)

@@ -34,13 +34,24 @@ OF_THE_COMMAND = frozenset({Reason.COMMAND_FAILED, Reason.COMMAND_TIMEOUT})
 """Reasons that say where they belong, without a step's name."""
 
 
-def status_text(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str = "", *, attended: bool = True) -> str:
+def status_text(
+    status: Status,
+    step: str | None,
+    outcome: str | None,
+    reason: str | None,
+    kind: str = "",
+    *,
+    attended: bool = True,
+    quiet_s: float = 0.0,
+) -> str:
     """Such as `Queued`, `Measuring`, `Succeeded`, `Failed in load: the engine ran out of GPU memory`. `kind` is the engine's.
 
-    `attended`: a worker holds the host, so that what is begun is also worked on.
+    `attended`: a worker holds the host, so that what is begun is also worked on. `quiet_s`: that one gave no sign for so long.
     """
     text = _plain_status(status, step, outcome, reason, kind)
-    return text if attended else f"{text}; nobody works on it until a worker takes it up"
+    if not attended:
+        return f"{text}; nobody works on it until a worker takes it up"
+    return f"{text}; no sign of its worker for {quiet_s:.0f} s" if quiet_s else text
 
 
 def _plain_status(status: Status, step: str | None, outcome: str | None, reason: str | None, kind: str) -> str:

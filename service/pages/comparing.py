@@ -12,7 +12,6 @@ from service.api.deps import ReadSession
 from service.api.endings import ended
 from service.domain.comparison import Comparison
 from service.domain.errors import UsageError
-from service.domain.masking import LooksMask
 from service.domain.status import Status
 from service.pages import charts
 from service.pages.doors import PageRoute, Viewer
@@ -26,6 +25,12 @@ router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=
 CHOICES = 30
 MOST = 8
 """Columns that one can still read."""
+PROMPTS, LEAST_PROMPTS = 96, 5
+"""Prompts that are shown of all levels and columns together, and of each level in any case."""
+
+KEPT = 50
+_KNOWN = board.Kept[tuple[int, ...], list[Comparison]]()
+"""By the baseline, the others, and whether all fields are wanted."""
 
 Base = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 Ids = Annotated[list[str] | None, Query(max_length=60, description="ids, with commas between them or one a parameter")]
@@ -41,11 +46,17 @@ def _candidates(base: int | None, ids: list[str] | None) -> list[int]:
     return found
 
 
-def _compared(session: ReadSession, base: int, candidates: list[int]) -> tuple[Grid, list[Comparison]]:
-    found = compare_experiments(session, base, ",".join(map(str, candidates)))
-    comparisons = found if isinstance(found, list) else [found]
-    names = {one: experiments.get(session, one).name for one in (base, *candidates)}
-    return grid(comparisons, names), comparisons
+def _compared(session: ReadSession, base: int, candidates: list[int], *, all_fields: bool = False) -> tuple[Grid, list[Comparison]]:
+    """Kept by the process where all have finished: judging many requests takes a while."""
+    rows = [experiments.get(session, one) for one in (base, *candidates)]
+    kept, asked = _KNOWN.of(session), (base, *candidates, all_fields)
+    comparisons = kept.get(asked)
+    if comparisons is None:
+        found = compare_experiments(session, base, ",".join(map(str, candidates)), all_fields)
+        comparisons = found if isinstance(found, list) else [found]
+        if all(row.status == Status.FINISHED for row in rows) and len(kept) < KEPT:
+            kept[asked] = comparisons
+    return grid(comparisons, {row.id or 0: row.name for row in rows}), comparisons
 
 
 @router.get("/compare")
@@ -64,18 +75,21 @@ def compare(
         latest, _ = board.ended_rows(session, limit=CHOICES)
         chosen = {"title": "Compare", "choices": ended(session, [row for row in latest if row.outcome == "succeeded"]), "base": base}
         return page(request, "choose.html", chosen)
-    made, comparisons = _compared(session, base, candidates)
+    made, comparisons = _compared(session, base, candidates, all_fields=everything)
     asked = {"base": base, "ids": ",".join(map(str, candidates))}
+    comparisons, more = _shortened(comparisons)
+    made = grid(comparisons, made.names) if more else made
     rows = {one: experiments.get(session, one) for one in (base, *candidates)}
     context = {
         "title": f"Compare {base} with {', '.join(map(str, candidates))}",
         "grid": made,
         "comparisons": comparisons,
         "rows": rows,
+        "more": more,
         "forests": [(one, _forests(one)) for one in comparisons],
         "bars": _bars(comparisons),
         "everything": everything,
-        "equal": _equal_fields(LooksMask(())(rows[base].spec), made) if everything else {},
+        "equal": _same_everywhere(comparisons),
         "running": [one for one, row in rows.items() if row.status != Status.FINISHED],
         "csv": address("/compare.csv", **asked),
         "markdown": address("/compare.md", **asked),
@@ -83,6 +97,29 @@ def compare(
         "twin": address("/v1/compare", **asked),
     }
     return page(request, "compare.html", context)
+
+
+def _shortened(comparisons: list[Comparison]) -> tuple[list[Comparison], int]:
+    """With the prompts of each level that changed most, where all have no room; and how many of a level were left out."""
+    room = max(LEAST_PROMPTS, PROMPTS // sum(len(one.bench_phases) or 1 for one in comparisons))
+    changes: dict[tuple[int, str], float] = {}
+    for phase in (phase for one in comparisons for phase in one.bench_phases):
+        for row in phase.prompts:
+            at = (phase.concurrency, row.prompt)
+            changes[at] = max(changes.get(at, 0.0), abs(row.tps_change or 0.0))
+    levels = {level for level, _ in changes}
+    ranked = {level: sorted((one for one in changes if one[0] == level), key=lambda one: -changes[one]) for level in levels}
+    kept = {one for found in ranked.values() for one in found[:room]}
+
+    def shortened(one: Comparison) -> Comparison:
+        phases = [
+            phase.model_copy(update={"prompts": [row for row in phase.prompts if (phase.concurrency, row.prompt) in kept]})
+            for phase in one.bench_phases
+        ]
+        return one.model_copy(update={"bench_phases": phases})
+
+    more = max((len(found) - room for found in ranked.values()), default=0)
+    return (comparisons, 0) if more <= 0 else ([shortened(one) for one in comparisons], more)
 
 
 def _forests(found: Comparison) -> list[tuple[int, charts.Forest | None]]:
@@ -116,19 +153,10 @@ def _bars(comparisons: list[Comparison]) -> list[tuple[int, charts.Bars]]:
     return drawn
 
 
-def _equal_fields(spec: dict[str, object], made: Grid) -> dict[str, object]:
-    """What is the same on all sides, by its path."""
-    found: dict[str, object] = {}
-
-    def walk(value: object, path: str) -> None:
-        if isinstance(value, dict) and value:
-            for key, inner in value.items():
-                walk(inner, f"{path}.{key}" if path else str(key))
-        elif path not in made.paths:
-            found[path] = value
-
-    walk(spec, "")
-    return found
+def _same_everywhere(comparisons: list[Comparison]) -> dict[str, object]:
+    """Paths of the spec that no side has otherwise, and their value; empty where that was not asked for."""
+    first, *others = [one.spec_equal or {} for one in comparisons]
+    return {path: value for path, value in first.items() if all(path in one for one in others)}
 
 
 @router.get("/compare.csv")

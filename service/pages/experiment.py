@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
@@ -37,8 +38,12 @@ from service.store.telling import baseline_of
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[READ])
 
 LINES = 300
-TAIL_BYTES = 40_000
+TAIL_BYTES = 30_000
 """Of the log that a page begins with."""
+ROWS, FAILURES = 160, 6
+"""Prompts that are shown, of all levels together, and failed requests of each."""
+SPEC_LETTERS = 12_000
+"""Of the whole spec, in which prompts of one's own stand too."""
 
 Id = Annotated[int, Path(ge=1, le=2**31 - 1)]
 
@@ -62,8 +67,11 @@ class Level(NamedTuple):
 
     phase: PhaseResult
     rows: list[Row]
+    more_rows: int
+    """Prompts that have no room."""
     warnings: list[str]
     failed: list[RequestResult]
+    more_failed: int
     bars: charts.Bars | None
 
 
@@ -87,6 +95,7 @@ def one(
         "cursor": pieces[-1].id if pieces else 0,
         "step": step,
         "story": board.story(session, experiment_id),
+        "spec_text": _spec_text(item),
         "command": _command(item),
         "deliveries": _deliveries(session, experiment_id),
         **_measured(session, row, base),
@@ -124,7 +133,7 @@ def _measured(session: Session, row: ExperimentRow, base: int | None) -> dict[st
     loads = board.samples(session, row.id or 0, EventType.LOAD_PROGRESS)
     benches = board.samples(session, row.id or 0, EventType.BENCH_PROGRESS)
     return {
-        "levels": [_level(row, phase) for phase in phases],
+        "levels": [_level(row, phase, max(1, ROWS // len(phases))) for phase in phases],
         "first": results.first_request(session, row.id or 0, row.attempt),
         "differences": spec_differences(other.spec, row.spec) if other is not None else {},
         "by_level": charts.by_level([*sides, (str(row.id), phases)]) if phases else None,
@@ -133,13 +142,16 @@ def _measured(session: Session, row: ExperimentRow, base: int | None) -> dict[st
     }
 
 
-def _level(row: ExperimentRow, phase: PhaseResult) -> Level:
+def _level(row: ExperimentRow, phase: PhaseResult, room: int) -> Level:
     shares = phase.speculation.per_position_acceptance if phase.speculation else None
+    prompts, failed = _prompts(row, phase), [one for one in phase.requests if not one.ok]
     return Level(
         phase=phase,
-        rows=[_row(prompt, [one for one in phase.requests if one.prompt == prompt]) for prompt in _prompts(row, phase)],
+        rows=[_row(prompt, [one for one in phase.requests if one.prompt == prompt]) for prompt in prompts[:room]],
+        more_rows=max(0, len(prompts) - room),
         warnings=sentences(phase.summary.model_dump(mode="json").get("conditions")),
-        failed=[one for one in phase.requests if not one.ok],
+        failed=failed[:FAILURES],
+        more_failed=max(0, len(failed) - FAILURES),
         bars=charts.acceptance([("", None), (str(row.id), shares)]),
     )
 
@@ -211,6 +223,12 @@ def _text(pieces: Sequence[LogRow]) -> str:
     if len(text) > TAIL_BYTES:
         text = text[-TAIL_BYTES:].partition("\n")[2]
     return "\n".join(text.split("\n")[-LINES:])
+
+
+def _spec_text(item: ExperimentDetail) -> str:
+    """The spec as JSON, as far as it has room."""
+    text = json.dumps(item.spec, ensure_ascii=False, indent=1, default=str)
+    return text if len(text) <= SPEC_LETTERS else f"{text[:SPEC_LETTERS]}\n... (the rest: `expctl show {item.id} --json`)"
 
 
 def _command(item: ExperimentDetail) -> str:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from service.domain.comparison import Comparison, PhaseComparison
+from service.domain.percentiles import Percentiles
 from service.domain.speculation import Speculation
 from service.pages.words import UNKNOWN, figure, ratio, value_text
 
-UNSURE = "~"
+UNSURE, TIMES = "~", "\N{MULTIPLICATION SIGN}"
 NOTEWORTHY = 0.05
 """A change that carries no interval is coloured only from here on: below, it is mostly noise."""
 
@@ -52,8 +53,6 @@ class Grid:
     candidates: list[int]
     names: dict[int, str]
     sections: list[Section]
-    paths: frozenset[str]
-    """Of the specs' differences."""
 
 
 def grid(comparisons: Sequence[Comparison], names: dict[int, str]) -> Grid:
@@ -64,7 +63,7 @@ def grid(comparisons: Sequence[Comparison], names: dict[int, str]) -> Grid:
     levels = list(dict.fromkeys(phase.concurrency for one in comparisons for phase in one.bench_phases))
     sections = [differing] if paths else []
     sections += [Section(f"Concurrency {level}", _level([_phase(one, level) for one in comparisons])) for level in levels]
-    return Grid(first.baseline, [one.candidate for one in comparisons], names, sections, frozenset(paths))
+    return Grid(first.baseline, [one.candidate for one in comparisons], names, sections)
 
 
 def _phase(found: Comparison, level: int) -> PhaseComparison | None:
@@ -82,11 +81,12 @@ Pair = Sequence[float | None]
 
 
 def _level(phases: Phases) -> list[Line]:
-    lines = [Line("decode tok/s, all prompts", [Cell("1"), *(_effect(phase) for phase in phases)])]
+    lines = [Line("decode tok/s, all prompts", [Cell(f"{TIMES} 1"), *(_effect(phase) for phase in phases)])]
     lines.append(_figures("output tok/s, all together", phases, lambda phase: phase.output_tps))
     prompts = list(dict.fromkeys(row.prompt for phase in phases if phase for row in phase.prompts))
     for title, key in (("tok/s", "tps"), ("TPOT ms", "tpot_ms"), ("TTFT ms", "ttft_ms")):
         lines += [_prompt(title, prompt, phases, key) for prompt in prompts]
+        lines += _percentiles(title, phases, key)
     lines += _speculation(phases)
     return [line for line in lines if any(cell.text != UNKNOWN for cell in line.cells[1:])]
 
@@ -98,7 +98,7 @@ def _effect(phase: PhaseComparison | None) -> Cell:
     span = f"[{ratio(effect.ci95[0])}, {ratio(effect.ci95[1])}]" if effect.ci95 else "no interval"
     proven = phase.verdict in {"better", "worse"}
     tone = {"better": "good", "worse": "bad"}.get(phase.verdict, "quiet")
-    return Cell(f"{effect.tps_ratio:.3f}", ratio(effect.tps_ratio) if proven else UNSURE, tone, proven, span)
+    return Cell(f"{TIMES} {effect.tps_ratio:.3f}", ratio(effect.tps_ratio) if proven else UNSURE, tone, proven, span)
 
 
 def _pair(pair: Pair, *, up: bool, unsure: bool = False, proven: bool = False) -> Cell:
@@ -132,6 +132,25 @@ def _prompt(title: str, prompt: str, phases: Phases, key: str) -> Line:
         unsure = interval is not None and interval[0] <= 0 <= interval[1]
         cells.append(_pair(pair, up=key == "tps", unsure=unsure, proven=interval is not None and not unsure))
     return Line(f"{title}, {prompt}", [Cell(figure(base)), *cells])
+
+
+def _percentiles(title: str, phases: Phases, key: str) -> list[Line]:
+    """The middle and the tail over all requests, where the figure has them. What too few of them stand behind has no change."""
+    found = [next((one for name, one in phase.percentiles.items() if name == key), None) if phase else None for phase in phases]
+    counts = [n for one in found if one for n in one.n]
+    if not counts:
+        return []
+    least, most = min(counts), max(counts)
+    count = f"n={least}" if least == most else f"n={least}-{most}"
+    return [_percentile(f"{title}, {name} of all prompts ({count})", name, found) for name in ("p50", "p99")]
+
+
+def _percentile(title: str, name: str, found: Sequence[Percentiles | None]) -> Line:
+    pairs: list[Pair] = [getattr(one, name) if one else (None, None) for one in found]
+    base = next((pair[0] for pair in pairs if pair[0] is not None), None)
+    few = [one is None or name in one.few for one in found]
+    cells = [Cell(figure(pair[1])) if silent else _pair(pair, up=False) for pair, silent in zip(pairs, few, strict=True)]
+    return Line(title, [Cell(figure(base)), *cells])
 
 
 def _speculation(phases: Phases) -> list[Line]:

@@ -7,8 +7,8 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.domain.comparison import Comparison
-from service.domain.definitions import DEFINITIONS
+from service.domain.comparison import Comparison, PhaseComparison
+from service.domain.definitions import DEFINITIONS, PERCENTILES
 from service.pages.grid import Cell, Grid
 
 COLUMNS = (
@@ -16,6 +16,8 @@ COLUMNS = (
     "tps_change_low", "tps_change_high", "ttft_ms_baseline", "ttft_ms_candidate", "tpot_ms_baseline", "tpot_ms_candidate",
 )  # fmt: skip
 ALL = "(all prompts)"
+OF_ALL = tuple(f"{figure}_{name}" for figure in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms") for name in ("n", "p50", "p90", "p99"))
+"""Known of all prompts together only."""
 _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 """A cell that begins so is a formula to a spreadsheet."""
 
@@ -23,9 +25,10 @@ _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 def as_csv(comparisons: Sequence[Comparison], names: Mapping[int, str]) -> str:
     """A line a level, prompt and candidate; what is not known is empty. Changes are candidate / baseline - 1."""
     out = io.StringIO()
-    for name in ("tps", "ttft_ms", "tpot_ms"):
+    for name in ("tps", "ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
         out.write(f"# {name}: {DEFINITIONS[name]}\n")
-    writer = csv.DictWriter(out, COLUMNS, restval="", lineterminator="\n")
+    out.write(f"# p50, p90, p99: {PERCENTILES}\n")
+    writer = csv.DictWriter(out, (*COLUMNS, *_sides(OF_ALL)), restval="", lineterminator="\n")
     writer.writeheader()
     for one in comparisons:
         for phase in one.bench_phases:
@@ -42,12 +45,28 @@ def as_csv(comparisons: Sequence[Comparison], names: Mapping[int, str]) -> str:
                 for name in ("tps", "ttft_ms", "tpot_ms"):
                     figures[f"{name}_baseline"], figures[f"{name}_candidate"] = getattr(row, name)
                 writer.writerow(same | {"prompt": _safe(row.prompt)} | {key: _number(value) for key, value in figures.items()})
-            if phase.effect is not None:
-                low, high = phase.effect.ci95 or (None, None)
-                bounds = {"tps_change_low": low, "tps_change_high": high, "tps_change": phase.effect.tps_ratio}
-                changes = {key: _number(None if value is None else value - 1) for key, value in bounds.items()}
-                writer.writerow(same | {"prompt": ALL} | changes)
+            if phase.effect is not None or phase.percentiles:
+                writer.writerow(same | {"prompt": ALL} | _changes(phase) | _percentiles(phase))
     return out.getvalue()
+
+
+def _sides(names: Sequence[str]) -> list[str]:
+    return [f"{name}_{side}" for name in names for side in ("baseline", "candidate")]
+
+
+def _changes(phase: PhaseComparison) -> dict[str, str]:
+    """What the verdict stands on; nothing where there is no effect."""
+    if phase.effect is None:
+        return {}
+    low, high = phase.effect.ci95 or (None, None)
+    bounds = {"tps_change_low": low, "tps_change_high": high, "tps_change": phase.effect.tps_ratio}
+    return {key: _number(None if value is None else value - 1) for key, value in bounds.items()}
+
+
+def _percentiles(phase: PhaseComparison) -> dict[str, str]:
+    """Of all requests of the level, with the number of values behind each."""
+    pairs = {f"{figure}_{name}": pair for figure, one in phase.percentiles.items() for name, pair in one if name != "few"}
+    return {column: _number(value) for name, pair in pairs.items() for column, value in zip(_sides([name]), pair, strict=True)}
 
 
 def _number(value: float | None) -> str:
@@ -66,7 +85,8 @@ def as_markdown(grid: Grid) -> str:
     for section in grid.sections:
         lines.append(f"| **{_escaped(section.title)}** |{' |' * len(ids)}")
         lines += [f"| {_escaped(line.name)} | {' | '.join(_cell(cell) for cell in line.cells)} |" for line in section.lines]
-    lines += ["", "`~` no change shown (95 % interval, loads as replicates). Changes of TTFT and of output tok/s carry no interval."]
+    said = "Changes of TTFT, of percentiles and of output tok/s carry no interval; of what too few values stand behind none is shown."
+    lines += ["", f"`~` no change shown (95 % interval, loads as replicates). {said}"]
     return "\n".join(lines) + "\n"
 
 

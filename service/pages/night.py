@@ -43,6 +43,7 @@ def night(request: Request, session: ReadSession, who: Viewer, of: Annotated[str
         "facts": facts,
         "message": digest(facts, now) if facts else None,
         "ranked": ranked(facts) if facts else [],
+        "baselines": {one.comparison.baseline for one in facts.experiments if one.comparison} if facts else set(),
         "causes": _causes(facts) if facts else [],
         "evening": evening,
         "earlier": f"{evening - DAY:%Y-%m-%d}",

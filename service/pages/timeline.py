@@ -25,6 +25,9 @@ from service.store.tables import StepRow, utc_now
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=[READ])
 
+MOST = 100
+"""Experiments that a picture is drawn of."""
+
 From = Annotated[str | None, Query(alias="from", max_length=40)]
 
 
@@ -34,7 +37,7 @@ def timeline(request: Request, session: ReadSession, who: Viewer, begins: From =
     del who
     now = utc_now()
     start, _ = nights.stretch(moment_behind(begins, now.astimezone()) if begins else None, None, now)
-    found = store.timeline(session, start, now)
+    found = store.timeline(session, start, now, most=MOST)
     known = experiments_out(session, [row for lane in found.lanes for row in lane.experiments])
     planned = [item for lane in found.lanes for item in nights.foreseen(session, lane.host.name, now)] if foreseen else []
     lanes = [_lane(lane, known, found.steps, planned, start, now) for lane in found.lanes]
@@ -44,6 +47,7 @@ def timeline(request: Request, session: ReadSession, who: Viewer, begins: From =
         "begins": start,
         "asked": begins or "",
         "items": sorted(known, key=lambda item: item.started_at or now),
+        "left_out": found.left_out,
         "planned": planned,
         "earlier": (start - DAY).astimezone().isoformat(timespec="minutes"),
         "live": True,

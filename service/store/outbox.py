@@ -47,6 +47,8 @@ class Claimed:
     message_id: str
     body: dict[str, Any]
     experiment_id: int | None
+    perhaps_sent: bool = False
+    """Nobody knows whether an earlier try arrived: its sender was lost before it could say so, or the receiver did not answer."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Attempted:
     seconds: float = 0.0
     pause_s: float | None = None
     """The receiver asked for so long a pause."""
+    unsure: bool = False
+    """It failed, and may have arrived all the same."""
 
 
 def now(session: Session) -> float:
@@ -169,16 +173,20 @@ def claim(session: Session, at: float, room: Mapping[int, int], each: int, but: 
             col(DeliveryRow.id)
         )
         for row, notifier in session.exec(query.limit(room.get(notifier_id, each))).all():
-            row.claim, row.claimed_until = secrets.token_hex(8), at + CLAIM_S
+            # A claim that is still there is of a try that nobody knows the end of.
+            perhaps_sent, claim = row.claim is not None, secrets.token_hex(8)
+            row.claim, row.claimed_until = claim, at + CLAIM_S
             session.add(row)
-            taken.append(_claimed(row, notifier, row.claim))
+            taken.append(_claimed(row, notifier, claim, perhaps_sent=perhaps_sent))
     session.flush()
     return taken
 
 
-def _claimed(row: DeliveryRow, notifier: NotifierRow, claim: str) -> Claimed:
+def _claimed(row: DeliveryRow, notifier: NotifierRow, claim: str, *, perhaps_sent: bool) -> Claimed:
     keys = tuple(one for one in (notifier.secret, notifier.old_secret) if one)
-    return Claimed(row.id or 0, claim, row.notifier_id, notifier.kind, notifier.url, keys, row.message_id, row.body, row.experiment_id)
+    return Claimed(
+        row.id or 0, claim, row.notifier_id, notifier.kind, notifier.url, keys, row.message_id, row.body, row.experiment_id, perhaps_sent
+    )
 
 
 def record(session: Session, claimed: Claimed, result: Attempted, at: float) -> None:
@@ -221,7 +229,7 @@ def _arrived(session: Session, row: DeliveryRow, notifier: NotifierRow, at: floa
 
 def _failed(session: Session, row: DeliveryRow, notifier: NotifierRow, result: Attempted, at: float) -> None:
     row.attempts += 1
-    row.claim = row.claimed_until = None
+    row.claim, row.claimed_until = row.claim if result.unsure else None, None
     session.add(row)
     if result.pause_s is not None:
         notifier.quiet_until = at + result.pause_s
@@ -303,7 +311,7 @@ def replay(session: Session, delivery_id: int, actor: str) -> DeliveryRow:
     if notifier.disabled_at is not None:
         todo = f"enable it first: expctl notify enable {notifier.name}"
         raise Conflict(f"notifier {notifier.name} is disabled", notifier.disabled_because or "", todo)
-    row.status, row.attempts, row.next_try, row.delivered_at, row.ended_because = "pending", 0, 0.0, None, None
+    row.status, row.attempts, row.next_try, row.delivered_at, row.ended_because, row.claim = "pending", 0, 0.0, None, None, None
     session.add(row)
     data = {"delivery": row.id, "notifier": notifier.name, "type": row.type}
     events.emit(session, EventType.DELIVERY_REPLAYED, actor, experiment_id=row.experiment_id, data=data)

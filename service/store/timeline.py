@@ -36,20 +36,23 @@ class Timeline:
 
     lanes: list[Lane]
     steps: dict[int, list[StepRow]]
+    left_out: int = 0
+    """How many more there were than were asked for."""
 
 
-def timeline(session: Session, since: datetime, until: datetime, host: str | None = None) -> Timeline:
-    """What ran between two moments, bounded as `board` is: the latest are kept. NotFound for a host that is not known."""
+def timeline(session: Session, since: datetime, until: datetime, host: str | None = None, *, most: int = board.MOST) -> Timeline:
+    """What ran between two moments, at most so many: the latest are kept. NotFound for a host that is not known."""
     rows = [
         row
         for row in board.touched(session, board.since(session, since))
         if (row.finished_at is None or row.finished_at > since) and row.started_at is not None and row.started_at < until
     ]
     rows.sort(key=lambda row: (row.started_at or since, row.id or 0))
+    left_out, rows = max(0, len(rows) - most), rows[-most:]
     places = [hosts.by_name(session, host)] if host is not None else hosts.every(session)
     shifts = board.shifts_since(session, since)
     lanes = [Lane(place, [row for row in rows if row.host_id == place.id], _parked(shifts, place, until)) for place in places]
-    return Timeline(lanes, board.steps_of(session, [row.id or 0 for lane in lanes for row in lane.experiments]))
+    return Timeline(lanes, board.steps_of(session, [row.id or 0 for lane in lanes for row in lane.experiments]), left_out)
 
 
 def _parked(shifts: list[ShiftRow], host: HostRow, until: datetime) -> list[Parked]:

@@ -40,6 +40,17 @@ def seen(session: Session) -> list[Seen]:
     return [Seen(host, owner, max(0.0, float(age_s))) for host, owner, age_s in session.exec(query.order_by(HostRow.name, age))]
 
 
+def quiet(session: Session) -> dict[int, float]:
+    """Hosts that are held by a worker of which nothing was seen for longer than its lease has left, and for how many seconds.
+
+    That is half of a lease, or two beats, whatever length leases were set to: one that lives has three quarters left or more.
+    """
+    age, left = db_now() - col(WorkerRow.seen), col(HostRow.lease_expires) - db_now()
+    theirs = (col(WorkerRow.host_id) == HostRow.id) & (col(WorkerRow.owner) == HostRow.lease_owner)
+    query = select(HostRow.id, age).join(WorkerRow, theirs).where(col(HostRow.lease_token).is_not(None), left >= 0, age > left)
+    return {host_id or 0: float(age_s) for host_id, age_s in session.exec(query)}
+
+
 def reap(session: Session, older_s: float) -> None:
     """Forget those not seen for that long."""
     session.execute(delete(WorkerRow).where(col(WorkerRow.seen) < db_now() - older_s))

@@ -151,7 +151,7 @@ def test_comparing_shows_the_numbers_of_the_api(night: Night, look: Looks) -> No
         for place, one in enumerate(found):
             effect = one["bench_phases"][number]["effect"]
             shown = body.locator("tr", has=page.get_by_role("rowheader", name="decode tok/s, all prompts", exact=True)).locator("td")
-            assert shown.nth(1 + 2 * place).inner_text() == f"{effect['tps_ratio']:.3f}"
+            assert shown.nth(1 + 2 * place).inner_text() == f"\N{MULTIPLICATION SIGN} {effect['tps_ratio']:.3f}"
     assert page.locator("svg.forest").count() == 4
     assert page.locator(".bars rect").count() > 0
     with page.expect_download() as download:

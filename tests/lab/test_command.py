@@ -68,6 +68,8 @@ def test_a_command_runs_as_a_unit_and_its_files_come_home(fleet: Fleet) -> None:
     never = fleet.ended(wrong)
     assert (never["reason"], never["step"]) == ("exec_failed", "clear"), "found before the start"
     fleet.production_back()
+    folder_left = fleet.host.run("ls", "/var/lib/expctl-work").stdout
+    assert f"expctl-{one}-train" in folder_left, "not all of its files could be fetched"
     assert not [unit for unit in fleet.host.run("ls", "/run/systemd/system").stdout.split() if unit.startswith("expctl-")]
 
 
@@ -81,3 +83,5 @@ def test_one_is_adopted_by_the_next_worker_and_not_started_twice(fleet: Fleet) -
     assert done["outcome"] == "succeeded", done
     assert (Path(done["facts"]["artifacts_folder"]) / "runs").read_text() == "begun\nover\n"
     fleet.production_back()
+    folder = f"/var/lib/expctl-work/expctl-{one}-long"
+    wait_for(lambda: fleet.host.run("test", "!", "-e", folder, check=False).returncode == 0, 60, "its folder goes when the shift ends")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from workers.bench.tool_calls import ToolCalls
 
-ABORTED = frozenset({"abort", "aborted", "error", "cancelled", "canceled"})
-"""Finish reasons by which a server says that it gave up."""
+_GAVE_UP = re.compile(
+    r"abort|error|cancel|fail|time_?out|timed_out|interrupt|disconnect|unavailable|insufficient_system_resource", re.IGNORECASE
+)
+_NO_REASON = frozenset({"null", "none"})
+"""Written as a text by servers that mean: not yet."""
 _SAID = ("metrics", "meta_info", "timings")
 
 
@@ -26,9 +30,14 @@ class Answer:
     estimated_tokens: int = 0
     """A chunk counts one, or as many as it has token ids: a lower bound."""
     finish_reason: str | None = None
+    last_words: Any = None
+    """What a server said of its giving up, beside the finish reason."""
+    several: bool = False
+    """Whether there is more than one choice: texts, ids and the finish reason are those of the first that spoke."""
     usage: dict[str, Any] | None = None
     prompt_ids: list[int] | None = None
     output_ids: list[int] = field(default_factory=list)
+    _index: Any = None
     said: dict[str, Any] = field(default_factory=dict)
     """What engines say of themselves beside the answer: `metrics` (vLLM), `meta_info` (SGLang), `timings` (llama.cpp)."""
 
@@ -40,24 +49,38 @@ class Answer:
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):
                 continue
-            thought, said = self._choice(choice)
+            mine = self._is_mine(choice.get("index") or 0)
+            thought, said = self._choice(choice, mine=mine)
             token_ids = _ids(choice.get("token_ids"))
             if token_ids:
                 ids += len(token_ids)
-                self.output_ids += token_ids
-            self._beside(choice)
+                if mine:
+                    self.output_ids += token_ids
+            self.beside(choice)
             spoke, answered = spoke or thought or said, answered or said
         if spoke or ids:
             self._token(at, ids)
             if answered and self.answer_at is None:
                 self.answer_at = at
-        self._beside(chunk)
+        self.beside(chunk)
 
-    def _beside(self, where: dict[str, Any]) -> None:
+    def take_untimed(self, whole: dict[str, Any]) -> None:
+        """An answer that came as one object: what it says, but no times."""
+        self.take(whole, 0.0)
+        self.first_at = self.answer_at = self.last_at = None
+
+    def _is_mine(self, index: Any) -> bool:
+        if self._index is None:
+            self._index = index
+        if index == self._index:
+            return True
+        self.several = True
+        return False
+
+    def beside(self, where: dict[str, Any]) -> None:
         """What stands beside the answer, in the chunk itself or in a choice of it."""
         usage = where.get("usage")
-        if isinstance(usage, dict):
-            # Where usage comes with every chunk it is a running total, so the last one holds.
+        if isinstance(usage, dict) and _is_later(usage, self.usage):
             self.usage = usage
         if self.prompt_ids is None and "prompt_token_ids" in where:
             self.prompt_ids = _ids(where["prompt_token_ids"])
@@ -65,38 +88,54 @@ class Answer:
             if name in where and isinstance(where[name], dict):
                 self.said[name] = where[name]
 
-    def _choice(self, choice: dict[str, Any]) -> tuple[bool, bool]:
-        """Whether the choice held reasoning, and whether it held a part of the answer."""
+    def _choice(self, choice: dict[str, Any], *, mine: bool) -> tuple[bool, bool]:
+        """Whether the choice held reasoning, and whether it held a part of the answer; the words are kept where it is `mine`."""
         delta = choice.get("delta")
         if not isinstance(delta, dict):
-            delta = {}
+            delta = self._message(choice)
         # Names differ by version, and some servers send the same text under both.
         thought = delta.get("reasoning") or delta.get("reasoning_content")
         said = delta.get("content") or choice.get("text")
         if thought or not isinstance(said, str) or not said:
             thought, said = _text(thought) or _rarer_thought(delta), _text(said) or _text(delta.get("refusal"))
-        called = self._called(delta) if "tool_calls" in delta or "function_call" in delta else False
-        if thought:
-            self.reasoning.append(thought)
-        if said:
-            self.text.append(said)
+        called = self._called(delta, keep=mine) if "tool_calls" in delta or "function_call" in delta else False
+        if mine:
+            if thought:
+                self.reasoning.append(thought)
+            if said:
+                self.text.append(said)
         if choice.get("finish_reason"):
-            self._finish(choice["finish_reason"])
+            self._finish(choice, mine=mine)
         return bool(thought), bool(said) or called
 
-    def _called(self, delta: dict[str, Any]) -> bool:
+    def _message(self, choice: dict[str, Any]) -> dict[str, Any]:
+        """A whole message in the place of a delta, where a server makes a stream of one event; some repeat what they streamed in it."""
+        message = choice.get("message")
+        return message if isinstance(message, dict) and not self.estimated_tokens else {}
+
+    def _called(self, delta: dict[str, Any], *, keep: bool) -> bool:
         """Whether the delta held a piece of a tool call."""
         pieces = delta.get("tool_calls")
-        called = [self.tools.add(piece) for piece in (pieces if isinstance(pieces, list) else [])]
+        tools = self.tools if keep else ToolCalls()
+        called = [tools.add(piece) for piece in (pieces if isinstance(pieces, list) else [])]
         if isinstance(delta.get("function_call"), dict):
-            called.append(self.tools.add({"index": 0, "function": delta["function_call"]}))
+            called.append(tools.add({"index": 0, "function": delta["function_call"]}))
         return any(called)
 
-    def _finish(self, reason: Any) -> None:
-        if isinstance(reason, dict):
-            reason = reason.get("type")
-        if self.finish_reason not in ABORTED:
-            self.finish_reason = str(reason)
+    def _finish(self, choice: dict[str, Any], *, mine: bool) -> None:
+        """A choice of several that was given up fails them all."""
+        said = choice["finish_reason"]
+        reason = str(said.get("type") if isinstance(said, dict) else said)
+        if reason.lower() in _NO_REASON or self.gave_up:
+            return
+        if mine or self.finish_reason is None or _GAVE_UP.search(reason):
+            self.finish_reason = reason
+            self.last_words = choice.get("error") or (said if isinstance(said, dict) and said.get("message") else None)
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the finish reason says that the server did not bring the answer to its end."""
+        return self.finish_reason is not None and _GAVE_UP.search(self.finish_reason) is not None
 
     def _token(self, at: float, ids: int) -> None:
         self.estimated_tokens += max(1, ids)
@@ -109,12 +148,12 @@ class Answer:
     @property
     def prompt_tokens(self) -> int | None:
         """From usage."""
-        return self._usage("prompt_tokens")
+        return self._usage("prompt_tokens", "input_tokens")
 
     @property
     def completion_tokens(self) -> int | None:
         """From usage; a 0 beside tokens that were seen says that the server does not count."""
-        count = self._usage("completion_tokens")
+        count = _made(self.usage)
         return None if count == 0 and self.estimated_tokens else count
 
     @property
@@ -134,15 +173,29 @@ class Answer:
             return int(details["reasoning_tokens"])
         return self._usage("reasoning_tokens")
 
-    def _usage(self, name: str) -> int | None:
-        return _count((self.usage or {}).get(name))
+    def _usage(self, *names: str) -> int | None:
+        return _first_count(self.usage or {}, *names)
+
+
+def _made(usage: dict[str, Any] | None) -> int | None:
+    """The tokens of the output, by either of the names that servers give them."""
+    return None if usage is None else _first_count(usage, "completion_tokens", "output_tokens")
+
+
+def _is_later(usage: dict[str, Any], known: dict[str, Any] | None) -> bool:
+    """Whether usage takes the place of what is known: with every chunk it is a running total, and the last one that was filled in holds."""
+    return bool(_made(usage)) or not _made(known)
+
+
+def _first_count(usage: dict[str, Any], *names: str) -> int | None:
+    return next((count for name in names if (count := _count(usage.get(name))) is not None), None)
 
 
 def _count(value: Any) -> int | None:
-    """A whole number, also where it is written as 7.0."""
+    """A whole number, also where it is written as 7.0; none is less than 0."""
     if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def _ids(value: Any) -> list[int] | None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from collections.abc import Mapping
 from typing import Protocol
 
 import httptools
@@ -28,8 +29,8 @@ _AFTER_DONE_S = 2.0
 class Sink(Protocol):
     """Takes the response as it arrives."""
 
-    def begin(self, status: int) -> None:
-        """The head is complete."""
+    def begin(self, status: int, headers: Mapping[str, str]) -> None:
+        """The head is complete; names of headers are in lower case."""
 
     def feed(self, data: bytes, at: float) -> bool:
         """A part of the body, with the time of its read; True once the answer is done."""
@@ -47,6 +48,7 @@ class Exchange(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sink: Sink | None = None
         self._parser = httptools.HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
         self._framed = False
         self._in_body = False
         self._at = 0.0
@@ -129,6 +131,8 @@ class Exchange(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """See whether the body's length is told; else it ends with the connection."""
         lower = name.lower()
+        if not self._in_body:
+            self._headers[lower.decode("latin-1")] = value.decode("latin-1")
         if lower == b"content-length" or (lower == b"transfer-encoding" and b"chunked" in value.lower()):
             self._framed = True
 
@@ -137,7 +141,7 @@ class Exchange(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status >= _INFORMATIONAL and self._sink is not None:
             self._in_body = status not in _BODILESS
-            self._sink.begin(status)
+            self._sink.begin(status, self._headers)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
@@ -151,6 +155,7 @@ class Exchange(asyncio.Protocol):
             self._end(End.COMPLETE)
         else:
             self._framed = False
+            self._headers = {}
 
 
 async def connect(target: Target) -> Exchange:

@@ -8,7 +8,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from workers.bench.summary import percentile
+from service.domain.statistics import percentile
 
 _EVERY_S = 0.01
 

@@ -8,13 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from service.domain.measurement import Conditions, Distribution, PhaseSummary, RequestResult
 from service.domain.reasons import Reason
-
-
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """By linear interpolation between the closest ranks of sorted values."""
-    rank = (len(ordered) - 1) * share
-    low, high = math.floor(rank), math.ceil(rank)
-    return ordered[low] + (ordered[high] - ordered[low]) * (rank - low)
+from service.domain.statistics import percentile
 
 
 def distribution(values: Iterable[float | None], scale: float = 1.0) -> Distribution:

@@ -12,23 +12,39 @@ from workers.hosts.remote_causes import cause_of
 
 SSH_FAILED = 255
 TIMED_OUT = 124
-_BEGIN = re.compile(r"^(?P<mark>\S{4,80})-BEGIN\s*$")
-_END = re.compile(r"^(?P<mark>\S{4,80})-END (?P<status>\d{1,3})\s*$")
+NO_STATUS = -1
+"""What an SSH library says where no status came: the connection broke, or the command ended by a signal."""
+_BEGIN = re.compile(r"^(?P<mark>\S{2,80})-BEGIN\s*$")
+_END = re.compile(r"^(?P<mark>\S{2,80})-END (?P<status>\d{1,3})\s*$")
 _CHANGES = re.compile(
     r"\b(?:systemctl|service)\b.{0,80}?\b(?:stop|start|restart|kill|enable|disable|mask|daemon-reload|reload|reset-failed|set-property)\b"
     r"|\b(?:kill|pkill|reboot|shutdown)\b"
 )
 _ASKS_UNIT = re.compile(r"\bsystemctl\b.{0,80}?\b(?:show|status|is-active|is-failed|is-enabled|cat|list-units)\b")
-_UNREACHABLE = "Connection timed out|Operation timed out|No route to host|Network is unreachable|Could not resolve hostname|Host is down"
-_CHANGED_KEY = r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S{1,200} has changed"
-_NO_LOGIN = r"Permission denied \([\w,@.-]{1,200}\)|Too many authentication failures|no matching host key type|Authentication failed"
-_TURNED_AWAY = "Session open refused by peer|administratively prohibited|kex_exchange_identification|Connection closed by"
+_UNREACHABLE = (
+    "Connection timed out|Operation timed out|No route to host|Network is unreachable|Could not resolve hostname|Host is down"
+    "|NoValidConnectionsError|Unable to connect to port"
+)
+_CHANGED_KEY = r"REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for \S{1,200} has changed|Host key for server \S{1,200} does not match"
+_UNKNOWN_KEY = r"Server \S{1,200} not found in known_hosts"
+_NO_LOGIN = (
+    r"Permission denied \([\w,@.-]{1,200}\)|Too many authentication failures|Authentication failed"
+    r"|no matching (?:host key type|key exchange method|cipher|MAC) found"
+)
+_OWN_FILES = r"Bad owner or permissions on|[Bb]ad configuration option"
+_TURNED_AWAY = (
+    "Session open refused by peer|administratively prohibited|kex_exchange_identification|Connection closed by"
+    "|Error reading SSH protocol banner"
+)
 _BROKE_OFF = (
-    r"client_loop: send disconnect|Broken pipe|Connection reset|Timeout, server|packet_write_wait|Connection to \S{1,200} closed by remote"
+    r"client_loop: send disconnect|Broken pipe|SSH session not active|Connection reset|Timeout, server|packet_write_wait"
+    r"|Connection to \S{1,200} closed by remote"
 )
 _WIRE: tuple[tuple[re.Pattern[str], Reason, str], ...] = (
     (re.compile(_UNREACHABLE, re.IGNORECASE), Reason.HOST_UNREACHABLE, "not_executed"),
     (re.compile(_CHANGED_KEY, re.IGNORECASE), Reason.HOST_KEY_CHANGED, "not_executed"),
+    (re.compile(_UNKNOWN_KEY, re.IGNORECASE), Reason.HOST_KEY_UNKNOWN, "not_executed"),
+    (re.compile(_OWN_FILES), Reason.REMOTE_COMMAND_FAILED, "not_executed"),
     (re.compile(_NO_LOGIN, re.IGNORECASE), Reason.AUTH_FAILED, "not_executed"),
     (re.compile(_TURNED_AWAY, re.IGNORECASE), Reason.CONNECTION_LOST, "not_executed"),
     (re.compile(_BROKE_OFF, re.IGNORECASE), Reason.CONNECTION_LOST, "unknown"),
@@ -42,6 +58,7 @@ _REFUSED = re.compile(
 _NO_UNIT = re.compile(
     r"Unit (\S{1,255}) (?:not found|could not be found|not loaded)|Failed to \w+ (\S{1,255}): Unit .{0,255}? not (?:found|loaded)"
 )
+_SEE_ALSO = re.compile(r"^See .{0,200}(?:systemctl status|journalctl|systemctl --user status)")
 _RELOAD = re.compile(r"changed on disk\. Run 'systemctl (?:--user )?daemon-reload'")
 
 
@@ -71,6 +88,9 @@ def read_command(part: Part) -> CommandSaid:
     elif not _of_the_wire(said, part, begun=begun, over_ssh=over_ssh):
         if part.timed_out or part.exit_status == TIMED_OUT:
             _timed_out(said, begun=begun)
+        elif part.exit_status == NO_STATUS:
+            said.reason, said.command, said.status = Reason.CONNECTION_LOST, "unknown", None
+            said.evidence = "exit status -1: the channel was closed without one, or a signal ended the command"
         elif begun:
             said.reason, said.command, said.status = Reason.CONNECTION_LOST, "unknown", None
             said.evidence = "the output breaks off before the end mark"
@@ -156,7 +176,7 @@ def _ran(said: CommandSaid, part: Part) -> None:
             said.status = None if said.facts.get("ssh") != "ok" else said.status
     elif said.status:
         said.reason = Reason.REMOTE_COMMAND_FAILED
-        last = next((line.strip() for line in reversed(stderr) if line.strip()), "")
+        last = next((line.strip() for line in reversed(stderr) if line.strip() and not _SEE_ALSO.match(line.strip())), "")
         said.evidence = last[:500] or f"exit status {said.status}"
         if _REFUSED.search(said.evidence):
             said.command = "not_executed"

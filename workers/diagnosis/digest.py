@@ -21,6 +21,7 @@ _ANSWERED = re.compile(r'"(?:GET|POST|HEAD|PUT|DELETE|OPTIONS) \S{1,400} HTTP/\d
 _LOOKS_LEVELLED = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d")
 _SUPPRESSED = re.compile(r"Suppressed (\d{1,12}) messages? from")
 _BANNERS = ("vLLM API server version", "server_args=ServerArgs(", "non-default args: ")
+_LOADS = ("Starting to load model", "LLM engine (v", "Load weight begin", "load_model: loading model", "main: loading model")
 _CLOCK = re.compile(r"\d\d:\d\d:\d\d$")
 
 
@@ -41,6 +42,8 @@ class Message:
     level_missed: bool = False
     banner: bool = False
     """An engine begins: the lines by which it repeats its version and its arguments."""
+    begins: bool = False
+    """A banner, or a model begins to be loaded, which an engine that serves does not do again."""
     quiet: bool = True
     """Nothing of the four above: only the engine's own rules may make something of it."""
 
@@ -105,5 +108,6 @@ def _message(line: Line, entry: Entry) -> Message:
         method=method,
         level_missed=level_missed,
         banner=banner,
+        begins=banner or any(words in said for words in _LOADS),
         quiet=spec is None and method is None and not level_missed and not banner,
     )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from workers.diagnosis.command_output import CommandSaid, read_command
-from workers.diagnosis.gpu_evidence import GpuEvidence
+from workers.diagnosis.gpu_evidence import GpuEvidence, failure_in
 from workers.diagnosis.http_lines import Answers, Probe
 from workers.diagnosis.journal import Journal
-from workers.diagnosis.looks import Look, look_of, title_look
+from workers.diagnosis.looks import Look, look_of, title_look, with_looks
 from workers.diagnosis.paste import Part, Paste
 from workers.diagnosis.remarks import Remarks
 from workers.diagnosis.unit_show import UnitShown, is_status_line, properties_of, read_show, status_properties
@@ -18,6 +19,11 @@ from workers.diagnosis.unit_show import UnitShown, is_status_line, properties_of
 MOST_UNIT_CHARS = 65_536
 """Of one unit file: a check of its words takes longer than its length."""
 _GPU_TOOL = re.compile(r"\b(?:nvidia-smi|rocm-smi|amd-smi)\b")
+_ENGINE = re.compile(
+    r"(?:^|[/ ])(?:vllm(?: serve|\.entrypoints)|sglang\.launch_server|sglang serve|llama-server|llama_server|api_server\.py)\b"
+)
+"""A command that is an engine itself: both its streams are its log."""
+_SHOWS_LOGS = re.compile(r"\bsystemctl\b.{0,60}?\bstatus\b|\b(?:docker|podman|kubectl|nerdctl)\b.{0,60}?\blogs?\b|\b(?:tail|less|zcat)\b")
 _ASKS = (
     (re.compile(r"\bsystemctl\b.{0,60}?\bshow\b"), Look.SHOW),
     (re.compile(r"\bsystemctl\b.{0,60}?\bcat\b|\bcat\b.{0,200}\.(?:service|conf)\b"), Look.UNIT),
@@ -26,8 +32,16 @@ _ASKS = (
     (re.compile(r"\bss -|\blsof\b|\bnetstat\b"), Look.PORT),
 )
 _CURL = re.compile(r"\bcurl\b.{0,300}?https?://[^/\s]{1,255}(?P<path>/\S{0,300})")
+_CURL_POSTS = re.compile(r"\s(?:-d|--data\S{0,20}|--json|-X ?POST|--request POST)\b")
+_CURL_STATUS = re.compile(r"curl: \(22\) The requested URL returned error: (\d{3})")
+_CURL_REFUSED, _CURL_SILENT = 7, 28
+_CURL_NO_ANSWER = frozenset({_CURL_REFUSED, _CURL_SILENT, 52, 56})
+"""curl's own statuses: refused, timed out, an empty answer, a connection that broke."""
 _PS = re.compile(r"\bps\b.{0,100}?-\w{0,8}o ?[\"']?(?P<fields>[\w=,%]{2,200})")
-_JOURNAL_REMARK = re.compile(r"^journal(?:ctl)?: (?P<line>\S.*)$", re.IGNORECASE)
+_JOURNAL_REMARK = re.compile(
+    r"^(?:journal(?:ctl)?|dmesg|kernel(?: log)?|engine log)(?: [\w.@=-]{1,80}){0,6}: (?P<line>\S.*)$",
+    re.IGNORECASE,
+)
 _PROC = re.compile(r"/proc/(?P<pid>\d{1,10})/cmdline")
 _SOCKET = re.compile(r":(?P<port>\d{1,5})\s.{0,300}?pid=(?P<pid>\d{1,10})")
 _CUT_UNIT = re.compile(r"^# (?P<path>/\S{1,400})$")
@@ -82,7 +96,7 @@ def _take_title(found: Evidence, title: str) -> None:
         return
     match = _JOURNAL_REMARK.match(title)
     if match:
-        found.the_journal().feed_text(match["line"])
+        found.the_journal().feed_text(f"kernel: {match['line']}" if title.lower().startswith(("dmesg", "kernel")) else match["line"])
         return
     found.answers.take(title)
     found.remarks.take(title)
@@ -108,9 +122,11 @@ def _take_command(found: Evidence, part: Part) -> None:
     curl, ps = _CURL.search(part.command), _PS.search(part.command)
     look = next((look for pattern, look in _ASKS if pattern.search(part.command)), None)
     if curl and look is not Look.SAMPLE:
-        _take_curl(found, curl["path"], said)
+        _take_curl(found, curl["path"].rstrip("'\""), said, part.command)
     elif ps:
         _take_ps(found, ps["fields"], said.stdout)
+    elif _ENGINE.search(part.command) or _SHOWS_LOGS.search(part.command):
+        take_lines(found, [*said.stdout, *part.stderr], "", None)
     elif look is not None or said.status == 0:
         take_lines(found, said.stdout, part.title, look)
 
@@ -118,23 +134,40 @@ def _take_command(found: Evidence, part: Part) -> None:
 def _take_gpu_tool(found: Evidence, part: Part) -> None:
     text = "\n".join([*part.lines, *part.stderr])
     found.gpu.seen = True
+    said = read_command(part)
+    if said.facts.get("ssh") == "failed" and failure_in(text) is None:
+        found.commands.append((part, said))
+        found.gpu.fail(said.reason, said.evidence)
+        return
     if part.timed_out or part.exit_status in {124, 137}:
         found.gpu.fail(None, "the GPU tool gave no answer within its time limit")
     elif part.exit_status in {None, 0, 14}:
         take_lines(found, part.lines, part.title, title_look(part.title))
-        if not part.lines and part.stderr:
+        if not part.lines and any(line.strip() for line in part.stderr):
             found.gpu.take_failure("\n".join(part.stderr), 1)
         if not part.lines and "compute-apps" in part.title:
-            found.gpu.processes_asked = True
+            found.gpu.take_csv([], part.title)
     else:
         found.gpu.take_failure(text, part.exit_status)
 
 
-def _take_curl(found: Evidence, path: str, said: CommandSaid) -> None:
+def _take_curl(found: Evidence, path: str, said: CommandSaid, command: str) -> None:
     body = "\n".join(said.stdout).strip()
-    refused = said.status == 7  # noqa: PLR2004 - curl's own number for it
-    status = int(body) if body.isdecimal() and len(body) == 3 else None if refused or said.status == 28 else 200  # noqa: PLR2004 - as above
-    found.answers.probes.append(Probe(path, "GET", status, body, refused=refused, silent=said.status == 28))  # noqa: PLR2004 - timed out
+    told = _CURL_STATUS.search(said.evidence)
+    if told:
+        status: int | None = int(told[1])
+    elif said.status in _CURL_NO_ANSWER:
+        status = None
+    else:
+        status = int(body) if body.isdecimal() and len(body) == 3 else 200  # noqa: PLR2004 - a status printed alone
+    method = "POST" if _CURL_POSTS.search(command) else "GET"
+    refused, silent = said.status == _CURL_REFUSED, said.status == _CURL_SILENT
+    found.answers.probes.append(
+        Probe(path, method, status or None, said.evidence if status is None else body, refused=refused, silent=silent)
+    )
+    if said.status in _CURL_NO_ANSWER or told:
+        # That nobody answered is what the command was to find out.
+        said.reason, said.evidence = None, ""
 
 
 def _take_ps(found: Evidence, layout: str, lines: list[str]) -> None:
@@ -161,8 +194,25 @@ def take_lines(found: Evidence, lines: list[str], title: str, look: Look | None)
         page = [line for line in filled if look_of(line) in {Look.SAMPLE, Look.JOURNAL}]
         _take(found, Look.SAMPLE, page, title)
         filled = [line for line in filled if line not in set(page)]
-    for kind, run in groupby(filled, key=look_of):
-        _take(found, kind, list(run), title)
+    filled = _without_gpu_json(found, filled)
+    for kind, run in groupby(with_looks(filled), key=lambda one: one[0]):
+        _take(found, kind, [line for _, line in run], title)
+
+
+def _without_gpu_json(found: Evidence, lines: list[str]) -> list[str]:
+    """Take in an answer of a GPU tool that was printed over many lines; what is left."""
+    begin = next((index for index, line in enumerate(lines) if line.strip() in {"{", "["}), None)
+    end = next((index for index, line in reversed(list(enumerate(lines))) if line.strip() in {"}", "]"}), None)
+    if begin is None or end is None or end <= begin:
+        return lines
+    try:
+        text = json.dumps(json.loads("\n".join(lines[begin : end + 1])))
+    except (ValueError, RecursionError):
+        return lines
+    if look_of(text) is not Look.JSON:
+        return lines
+    found.gpu.take_rocm(text)
+    return [*lines[:begin], *lines[end + 1 :]]
 
 
 def _take(found: Evidence, look: Look, lines: list[str], title: str) -> None:

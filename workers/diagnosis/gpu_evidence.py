@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.reasons import Reason
-from workers.diagnosis.gpu_table import SmiTable
+from workers.diagnosis.gpu_table import RocmTable, SmiTable
 from workers.diagnosis.looks import Look, look_of
 from workers.hosts.gpu_reading import GpuHolder, GpuMemory
 from workers.hosts.gpu_tool import KNOWN_FAILURES, NoDevices, ToolFailed
@@ -16,6 +16,7 @@ from workers.hosts.nvidia import ALIASES, parse_gpus, parse_holders, table
 from workers.hosts.rocm import parse_amd, parse_rocm
 
 _FIELDS = re.compile(r"--query-(?P<what>gpu|compute-apps)=(?P<fields>[\w.,]{1,2000})")
+_ONE_CARD = re.compile(r"\s(?:-i|--id)[ =]")
 _NVML = re.compile(r"NVML library version: {0,3}([\d.]{3,20})")
 _NOT_A_FIELD = re.compile(r"is not a valid field to query", re.IGNORECASE)
 _NO_ANSWER = "couldn't communicate with the NVIDIA driver|Failed to initialize NVML|Driver not initialized|Driver Not Loaded"
@@ -55,6 +56,8 @@ class GpuEvidence:
         fields = match["fields"].split(",") if match else None
         if match and match["what"] == "compute-apps":
             self.processes_asked = True
+            if not any(line.strip() for line in lines) and not _ONE_CARD.search(title):
+                self.holders = []
         block: list[str] = []
         for line in lines:
             if not line.strip():
@@ -77,7 +80,8 @@ class GpuEvidence:
                 self.holders = list(parse_holders(text, fields)) if len(lines) > (header is not None) else []
             elif named or fields is not None:
                 found = parse_gpus(text, fields)
-                self.gpus = list(found.gpus)
+                # Asked again and again (`-l 5`), it lists a card again: the last answer counts.
+                self.gpus = list({gpu.index: gpu for gpu in found.gpus}.values())
                 self.warnings += found.warnings
                 self._utilization(text, fields)
             else:
@@ -120,18 +124,33 @@ class GpuEvidence:
             self.fail(Reason.GPU_STATE_UNKNOWN, found.failed)
 
     def take_rocm(self, text: str) -> None:
-        """rocm-smi in csv or JSON; amd-smi in JSON."""
+        """rocm-smi in csv, in JSON or for people; amd-smi in JSON."""
         self.seen = True
         self.facts["vendor"] = "amd"
+        shown = RocmTable().read(text.splitlines())
+        if shown.gpus or shown.lists_processes:
+            self._take_reading(shown.gpus, shown.holders, asked=shown.lists_processes)
+            return
+        # It warns of a card that sleeps before it answers.
+        begin = re.search(r"^[\[{]", text, re.MULTILINE)
+        text = text[begin.start() :] if begin else text
         try:
             reading = parse_rocm(text)
         except (ToolFailed, ValueError) as error:
             try:
-                reading = parse_amd(text, "[]")
+                reading = parse_amd(text, text if '"process_list"' in text else "[]")
             except (ToolFailed, ValueError, KeyError, TypeError, AttributeError):
                 self.fail(failure_in(text), str(error))
                 return
-        self.gpus, self.holders = list(reading.gpus), list(reading.holders)
+        self._take_reading(reading.gpus, reading.holders, asked='"process_list"' in text)
+
+    def _take_reading(self, gpus: Sequence[GpuMemory], holders: Sequence[GpuHolder], *, asked: bool) -> None:
+        """One of amd-smi's two answers is of memory, the other of processes."""
+        if any(gpu.used_mib is not None for gpu in gpus) or not self.gpus:
+            self.gpus = list(gpus)
+        if holders or asked or not self.processes_asked:
+            self.holders = list(holders)
+        self.processes_asked = self.processes_asked or asked
 
     def take_failure(self, text: str, exit_status: int | None = None) -> bool:
         """A tool's complaint; False where the text is none."""

@@ -1,4 +1,4 @@
-"""nvidia-smi's table for people: memory and processes out of its boxes."""
+"""The GPU tools' tables for people: memory and processes out of nvidia-smi's boxes, and out of rocm-smi's lines."""
 
 from __future__ import annotations
 
@@ -63,3 +63,39 @@ class SmiTable:
             name = None if match["name"].startswith("[") else match["name"]
             used = int(match["used"]) if match["used"] else None
             self.holders.append(GpuHolder(int(match["pid"]), match["index"], used, name, None))
+
+
+_ROCM_MEMORY = re.compile(r"^GPU\[(?P<index>\d{1,3})\]\s{0,8}: {1,4}VRAM Total (?P<used>Used )?Memory \(B\): (?P<bytes>\d{1,18})\s*$")
+_ROCM_PROCESS = re.compile(
+    r"^(?P<pid>\d{1,10})\s+(?P<name>\S.{0,200}?)\s+(?P<gpus>\d{1,4})\s+(?P<bytes>\d{1,18})\s+\d{1,18}\s+\S{1,20}\s*$"
+)
+_MIB = 2**20
+
+
+class RocmTable:
+    """The GPUs and processes that rocm-smi lists without `--json` or `--csv`."""
+
+    def __init__(self) -> None:
+        self.holders: list[GpuHolder] = []
+        self.lists_processes = False
+        self._used: dict[int, int] = {}
+        self._total: dict[int, int] = {}
+
+    @property
+    def gpus(self) -> list[GpuMemory]:
+        """Every card of which it says how much is used."""
+        return [GpuMemory(index, f"card{index}", "", used, self._total.get(index)) for index, used in sorted(self._used.items())]
+
+    def read(self, lines: Iterable[str]) -> RocmTable:
+        """Take in the lines."""
+        for line in lines:
+            text = line.strip()
+            if match := _ROCM_MEMORY.match(text):
+                amounts = self._used if match["used"] else self._total
+                amounts[int(match["index"])] = round(int(match["bytes"]) / _MIB)
+            elif text.startswith("No KFD PIDs") or re.match(r"PID\s+PROCESS NAME\s", text):
+                self.lists_processes = True
+            elif self.lists_processes and (match := _ROCM_PROCESS.match(text)) and match["gpus"] != "0":
+                name = None if match["name"] == "UNKNOWN" else match["name"]
+                self.holders.append(GpuHolder(int(match["pid"]), "", round(int(match["bytes"]) / _MIB), name, None))
+        return self

@@ -8,19 +8,26 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.reasons import Reason
-from workers.bench.failures import error_body, reason_of_status
+from workers.bench.failures import ServerError, error_body, error_in, reason_in_stream, reason_of_status
 
 _PROBE = re.compile(r"(?P<method>GET|POST|HEAD) (?P<path>/\S{0,400}?)(?: \S.{0,400}?)? -> (?P<answer>.*)$")
 _STATUS = re.compile(r"^(?:HTTP/\d(?:\.\d)? )?(?P<status>\d{3})\b[ ,:]*(?P<body>.*)$", re.DOTALL)
 _REQUEST = re.compile(r"^(?P<name>(?:req|request) #?\d{1,6}) ?(?:->|:) ?(?P<answer>.*)$")
-_HEAD = re.compile(r"^HTTP/\d(?:\.\d)? (?P<status>\d{3})\b")
+_HEAD = re.compile(r"^(?:< )?HTTP/\d(?:\.\d)? (?P<status>\d{3})\b(?P<phrase>.{0,100})")
 _IDS = re.compile(r"\b(?:id|models?)[ :=]+(?P<id>[\w./:@-]{1,200})")
 _NO_ANSWER = re.compile(r"timed? ?out|timeout|no (?:answer|response|reply)|hang|nothing", re.IGNORECASE)
 _REFUSED = re.compile(r"refused|ECONNREFUSED|nobody listens|not listening", re.IGNORECASE)
-_CUT = re.compile(r"cut|incomplete|reset|peer closed|closed|broken|truncated|abort", re.IGNORECASE)
+_CUT = re.compile(r"cut|incomplete|reset|peer closed|closed|broken", re.IGNORECASE)
+_ENDS: tuple[tuple[re.Pattern[str], Reason], ...] = (
+    (re.compile(r"finish_reason[\"']?[ :=]{1,3}[\"']?(?:abort|error|cancel)|abort", re.IGNORECASE), Reason.ABORTED_BY_SERVER),
+    (_CUT, Reason.CONNECTION_LOST),
+    (re.compile(r"truncated|(?:no|without) \[?DONE|(?:no|without) finish", re.IGNORECASE), Reason.TRUNCATED_STREAM),
+    (re.compile(r"\b(?:0|no) (?:output |completion )?tokens?\b|\bempty\b|without a token", re.IGNORECASE), Reason.EMPTY_OUTPUT),
+)
+"""How an answer that began with 200 may have ended."""
 _LOADING = re.compile(r"loading model|model is (?:still )?loading|\"status\": ?\"loading|starting", re.IGNORECASE)
 _PID = re.compile(r"\bowner pid[ =:]?(\d{1,10})")
-OK, SERVER_ERROR, UNAVAILABLE = 200, 500, 503
+OK, FIRST_ERROR, SERVER_ERROR, UNAVAILABLE = 200, 400, 500, 503
 
 
 @dataclass(frozen=True)
@@ -53,6 +60,11 @@ class Probe:
         return (match["id"].rstrip(",;"),) if match and self.status == OK else ()
 
     @property
+    def error(self) -> ServerError | None:
+        """The error that its body tells of, whatever the status says."""
+        return error_in(self.json)
+
+    @property
     def loading(self) -> bool:
         """Whether it says that the model is still being loaded."""
         return self.status == UNAVAILABLE and bool(_LOADING.search(self.body))
@@ -67,6 +79,8 @@ class RequestLine:
     ok: bool
     reason: Reason | None
     text: str
+    code: int | None = None
+    """The number in the error that the answer holds."""
 
 
 @dataclass
@@ -89,8 +103,13 @@ class Answers:
             return True
         if head := _HEAD.match(text):
             self._answering = int(head["status"])
+            if self._answering >= FIRST_ERROR:
+                # A body may follow, and says more.
+                self.requests.append(_request("request", f"{self._answering}{head['phrase']}"))
             return True
         if self._answering is not None and text.startswith("{"):
+            if self._answering >= FIRST_ERROR:
+                self.requests.pop()
             self.requests.append(_request("request", f"{self._answering} {text}"))
             self._answering = None
             return True
@@ -132,7 +151,7 @@ class Answers:
             for probe in self.probes
             if (probe.method == "POST" and "completions" in probe.path) or probe.path in {"/generate", "/health_generate"}
         ]
-        return None if not asked else asked[-1].status == OK
+        return None if not asked else asked[-1].status == OK and asked[-1].error is None
 
     @property
     def models(self) -> tuple[str, ...] | None:
@@ -149,10 +168,24 @@ def _request(name: str, answer: str) -> RequestLine:
         return RequestLine(name, number, ok=False, reason=Reason.CONNECTION_REFUSED, text=answer)
     if _NO_ANSWER.search(answer):
         return RequestLine(name, number, ok=False, reason=Reason.REQUEST_TIMEOUT, text=answer)
-    if number == OK and not _CUT.search(body):
-        return RequestLine(name, number, ok=True, reason=None, text=answer)
-    if _CUT.search(body):
-        return RequestLine(name, number, ok=False, reason=Reason.CONNECTION_LOST, text=answer)
+    error = _error_within(body)
+    code = error.code if error else None
+    if number == OK or number is None:
+        reason = reason_in_stream(error) if error else next((reason for words, reason in _ENDS if words.search(body)), None)
+        if number is None:
+            reason = reason or Reason.ABORTED_BY_SERVER
+        return RequestLine(name, number, ok=reason is None, reason=reason, text=answer, code=code)
     # A run's own requests are judged by the same words.
-    reason = Reason.ABORTED_BY_SERVER if number is None else reason_of_status(number, error_body(body.encode()))
-    return RequestLine(name, number, ok=False, reason=reason, text=answer)
+    return RequestLine(name, number, ok=False, reason=reason_of_status(number, error or error_body(body.encode())), text=answer, code=code)
+
+
+def _error_within(body: str) -> ServerError | None:
+    """The error object that stands in an answer, whatever words are around it."""
+    start = body.find("{")
+    if start < 0:
+        return None
+    try:
+        value, _ = json.JSONDecoder().raw_decode(body, start)
+    except (ValueError, RecursionError):
+        return None
+    return error_in(value)

@@ -6,12 +6,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
-from workers.diagnosis.cause import OF_RANK, Cause
+from service.domain.reasons import Reason
+from workers.diagnosis.cause import OF_RANK, Cause, Weight
 from workers.diagnosis.digest import Digest, Message, digest, digest_entry
 from workers.diagnosis.journal_lines import json_entries
 from workers.diagnosis.kernel_words import kernel_cause, kernel_warning
 from workers.diagnosis.pulse import Pulse
-from workers.diagnosis.systemd_words import UnitLife
+from workers.diagnosis.systemd_words import MANY_RESTARTS, UnitLife
 from workers.engines.any_log import AnyLog
 from workers.engines.base import LoadProgress
 from workers.engines.speakers import Speaker, speaker
@@ -40,7 +41,8 @@ class Attempt:
         """What its log says that it died of."""
         found = self.progress
         if found.reason is None:
-            return None
+            last = None if found.started_serving or self.log.log.stopping else self.log.log.last_words
+            return Cause(Reason.ENGINE_DEAD, Weight.WRAPPER, last[0][:500], last[1]) if last else None
         return Cause(found.reason, OF_RANK[self.log.log.rank], found.evidence or "", found.component)
 
 
@@ -92,6 +94,12 @@ class Journal:
     def stop_requested(self) -> bool:
         """Whether the end was asked for, by systemd or by a signal that the engine tells of."""
         return self.unit.stop_requested or self.attempt.log.log.stopping
+
+    @property
+    def unit_causes(self) -> list[Cause]:
+        """What systemd says of the last start; of those before too, where that has said nothing yet or is one of many."""
+        life = self.unit
+        return [*life.earlier, *life.causes] if not self.attempt.lines or (life.restarts or 0) >= MANY_RESTARTS else life.causes
 
     def feed_text(self, line: str) -> None:
         """Take in a line of text."""
@@ -159,7 +167,7 @@ class Journal:
         line = message.line
         if message.notice:
             self.notices += 1
-        elif message.banner and self._has_ended():
+        elif message.begins and self._begins_anew(message):
             self._new_attempt()
         attempt = self.attempt
         if self.attends:
@@ -178,10 +186,10 @@ class Journal:
         if line.level == "ERROR" and self.stop_requested and len(self._errors_at_the_end) < MOST_ERRORS:
             self._errors_at_the_end.add((line.stamp, line.source))
 
-    def _has_ended(self) -> bool:
-        """Whether a banner is that of another start, without systemd's saying so: the last one has ended or served."""
+    def _begins_anew(self, message: Message) -> bool:
+        """Whether it is another start, without systemd's saying so: the last one has served, or has ended and a banner follows."""
         log = self.attempt.log
-        return log.progress.reason is not None or log.progress.started_serving or log.log.stopping
+        return log.progress.started_serving or (message.banner and (log.progress.reason is not None or log.log.stopping))
 
     def _remember(self, message: Message) -> None:
         if message.level_missed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 MOST_ENTRY_CHARS = 262_144
@@ -22,6 +22,17 @@ _PLAIN = re.compile(
     r"^(?P<ident>[A-Za-z][\w.@:-]{0,63})\[(?P<pid>\d{1,10})\]: ?(?P<message>.*)$|^(?P<daemon>kernel|systemd): (?P<said>.*)$", re.DOTALL
 )
 _DMESG = re.compile(r"^\[(?: {0,10}\d{1,9}\.\d{3,9}|\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})\] (?P<message>.*)$", re.DOTALL)
+_MONOTONIC = re.compile(
+    r"^\[ {0,10}\d{1,9}\.\d{3,9}\] [^\s\[\]():]{1,255} (?P<ident>[^\s\[\]:]{1,64})(?:\[(?P<pid>\d{1,10})\])?: ?(?P<message>.*)$",
+    re.DOTALL,
+)
+"""`journalctl -o short-monotonic`, which looks like dmesg but names the host and who speaks."""
+_OF_THE_DRIVER = re.compile(r"^\s*NVRM: ")
+"""The kernel prints a message of several lines without repeating its own prefix."""
+_CONTAINER = re.compile(
+    r"^(?:\[pod/[^\]\s]{1,200}\] |[\w.-]{1,80} +\| )?"
+    r"(?:\d{4}-\d\d-\d\dT(?P<time>\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?)?"
+)
 _TIME_ALONE = re.compile(rf"^{_TIME} (?P<message>\S.*)$", re.DOTALL)
 _ENGINE_LINE = re.compile(r"^(?:\([^()]{1,80} pid=\d{1,10}\) ){0,4}(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d ")
 _NOT_A_MESSAGE = re.compile(r"^-- .*|^\[\d+(?:\.\d+)?[KM]?B blob data\]$")
@@ -69,9 +80,32 @@ def text_entry(line: str) -> Entry:
     match = _STAMPED.match(line)
     if match is not None and (match["pid"] is not None or match["ident"] in DAEMONS):
         return _entry(match["ident"], match["message"], seconds_of(match["time"]))
-    match = _DMESG.match(line)
-    if match is not None:
-        return Entry(match["message"], "kernel")
+    return _since_boot(line) or _of_a_container(line) or _with_a_time(line)
+
+
+def _of_a_container(line: str) -> Entry | None:
+    """A line in front of which Docker or Kubernetes has put whose it is, or when."""
+    match = _CONTAINER.match(line) if line[:2].isdecimal() or " | " in line[:100] or line.startswith("[pod/") else None
+    if match is None or not match.end() or match.end() == len(line):
+        return None
+    found = text_entry(line[match.end() :])
+    if found.time_s is None and match["time"] and found.message is not None:
+        return replace(found, time_s=seconds_of(match["time"]))
+    return found
+
+
+def _since_boot(line: str) -> Entry | None:
+    """A line of dmesg, or one that has the time since boot in front as dmesg's have."""
+    if line.startswith("["):
+        match = _MONOTONIC.match(line)
+        if match is not None and (match["pid"] or match["ident"] in DAEMONS):
+            return _entry(match["ident"], match["message"], None)
+        match = _DMESG.match(line)
+        return Entry(match["message"], "kernel") if match else None
+    return Entry(line.strip(), "kernel") if "NVRM: " in line and _OF_THE_DRIVER.match(line) else None
+
+
+def _with_a_time(line: str) -> Entry:
     match = _TIME_ALONE.match(line)
     return Entry(match["message"], time_s=seconds_of(match["time"])) if match else Entry(line)
 
@@ -107,7 +141,8 @@ def json_entries(line: str) -> Iterator[Entry]:
     invocation = str(found.get("_SYSTEMD_INVOCATION_ID") or "")
     dropped = str(found.get("N_DROPPED", ""))
     dropped_count = int(dropped) if dropped.isdecimal() and len(dropped) < 12 else 0  # noqa: PLR2004 - no count is longer
-    for index, message in enumerate(_texts(found.get("MESSAGE"))):
+    # Docker's own files have the line, with its end, under another name.
+    for index, message in enumerate(_texts(found.get("MESSAGE", found.get("log")))):
         yield Entry(message, ident, unit, time_s, truncated=message is None, dropped=0 if index else dropped_count, invocation=invocation)
 
 

@@ -15,7 +15,8 @@ _ANON = re.compile(r"anon-rss:(\d{1,15})kB")
 _OOM_LINE = re.compile(r"oom-kill:constraint=(?P<constraint>\w{1,40}).{0,600}?task=(?P<name>[^,]{1,64}),pid=(?P<pid>\d{1,10})")
 _INVOKED = re.compile(r"invoked oom-killer")
 _BUS = re.compile(
-    r"GPU at (?:PCI:)?[0-9a-fA-F:.]{4,20} has fallen off the bus|GPU has fallen off the bus|amdgpu.{0,80}(?:device lost|GPU reset failed)"
+    r"GPU at (?:PCI:)?[0-9a-fA-F:.]{4,20} has fallen off the bus|GPU has fallen off the bus|NVRM: .{0,120}fallen off the bus"
+    r"|amdgpu.{0,80}(?:device lost|GPU reset failed)"
 )
 _SEGFAULT = re.compile(r"(?P<name>\S{1,64})\[(?P<pid>\d{1,10})\]: (?:segfault at|general protection)")
 _MISMATCH = re.compile(r"NVRM: API mismatch: the client has the version (?P<client>[\d.]{3,20})")

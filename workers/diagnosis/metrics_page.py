@@ -42,6 +42,7 @@ def _of_its_own(counters: EngineCounters, found: Speculation, tokens: int | None
     if counters.engine == "llamacpp" and found.status == "never_drafted" and configured is None:
         return {"status": "off", "warnings": [*found.warnings, OFF_UNLESS_ASKED]}
     if counters.engine == "vllm_v0":
+        tokens = tokens or counters.draft_length
         made: dict[str, Any] = {"engine_generation": "V0", "comparable_with_v1": "mean_acceptance_length yes, draft_acceptance_rate no"}
         if found.drafts and tokens and found.mean_acceptance_length:
             made["system_efficiency"] = found.mean_acceptance_length / (tokens + 1)

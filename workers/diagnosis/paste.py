@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -14,8 +15,10 @@ _STATUS = re.compile(
     r"^exit(?: status| code)?[:=] ?(?P<status>-?\d{1,5})\s*$|^exit status: (?P<none>none|unknown|\?|\(none\))\s*$", re.IGNORECASE
 )
 _STREAM = re.compile(r"^(?P<name>stdout|stderr): ?(?P<rest>.*)$")
+_PROBE = re.compile(r"^(?:GET|POST|HEAD|PUT) /\S{0,400}(?: \S.{0,400})? -> ")
 _TIMED_OUT = re.compile(r"^\(?(?:timed out|timeout|no answer|hung|killed after|killed by timeout|did not return)\b.*$", re.IGNORECASE)
 _REMARK = re.compile(r"^# ?(?!HELP |TYPE |UNIT |EOF\b)(?P<text>\S.*)$")
+_FENCE = re.compile(r"^\s{0,12}(?:`{3,8}|~{3,8})[\w+-]{0,20}\s*$")
 _SITUATION = re.compile(
     r"^(?:-+ ?)?(?:start|result|stream|case|host|situation|server|attempt|run|input|reading|unit|probe|machine) (?P<letter>[A-Z])(?![\w-])"
 )
@@ -33,6 +36,8 @@ class Part:
     stderr: list[str] = field(default_factory=list)
     timed_out: bool = False
     has_streams: bool = False
+    has_status: bool = False
+    """Whether it says how it ended, be it that nobody knows."""
     letter: str | None = None
     """Which of several situations it belongs to."""
 
@@ -86,15 +91,19 @@ class Cutter:
             self._open(prompt["command"], is_command=True)
         elif remark := _REMARK.match(line):
             self._remark(remark["text"])
+        elif _PROBE.match(line) and self._part.ended:
+            # What a server answered is no part of what a command printed before.
+            self._open("", is_command=False)
+            self._into.append(line)
         elif not self._of_a_command(line) and len(self._into) < MOST_PART_LINES:
             self._into.append(line)
 
     def _of_a_command(self, line: str) -> bool:
         if status := _STATUS.match(line):
-            if self._part.ended and not self._part.is_command:
+            if self._part.has_status and not self._part.is_command:
                 self._open("", is_command=True)
             self._part.exit_status = int(status["status"]) if status["status"] else None
-            self._part.has_streams = True
+            self._part.has_streams = self._part.has_status = True
             self._into = self._part.lines
             return True
         if stream := _STREAM.match(line):
@@ -134,4 +143,15 @@ class Cutter:
 
 def cut(text: str) -> Paste:
     """The parts of a whole paste."""
-    return Cutter().feed(line.removesuffix("\r") if line.count("\r") == 1 else line for line in text.split("\n"))
+    return Cutter().feed(_as_printed(line.removesuffix("\r") if line.count("\r") == 1 else line for line in text.split("\n")))
+
+
+def _as_printed(lines: Iterable[str]) -> list[str]:
+    """The lines without what people put around them: fences of Markdown, the marks of a quotation, a common indent."""
+    kept = [line for line in lines if not _FENCE.match(line)]
+    filled = [line for line in kept if line.strip()]
+    if filled and all(line.startswith(">") for line in filled):
+        kept = [line.removeprefix(">").removeprefix(" ") for line in kept]
+    elif filled and all(line[0] in " \t" for line in filled):
+        kept = textwrap.dedent("\n".join(kept)).split("\n")
+    return kept

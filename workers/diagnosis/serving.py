@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain.reasons import Reason
+from workers.bench.failures import error_body, reason_in_stream, reason_of_status
 from workers.diagnosis.cause import Cause, Weight
 from workers.diagnosis.evidence import Evidence
 from workers.diagnosis.http_lines import OK, UNAVAILABLE, Probe
@@ -77,9 +78,10 @@ def _ours(found: Evidence, unit_pid: int | None) -> set[int]:
 def _probes(found: Evidence, made: Serving) -> None:
     answers = found.answers
     health = answers.last("/health", "/v1/health", "/health_generate", "/ping")
-    if health is not None and health.loading:
+    loads = health if health is not None else next((probe for probe in reversed(answers.probes) if probe.loading), None)
+    if loads is not None and loads.loading:
         made.state = "loading"
-        if '"unavailable_error"' in health.body or "Loading model" in health.body:
+        if '"unavailable_error"' in loads.body or "Loading model" in loads.body:
             made.engine, made.position = "llama.cpp", {"phase": "weights_loading"}
         return
     refused = next((probe for probe in answers.probes if probe.status in REFUSES), None)
@@ -126,13 +128,18 @@ def _unhealthy(found: Evidence, made: Serving, health: Probe) -> None:
 
 def _no_token(found: Evidence, made: Serving) -> None:
     probe = next(probe for probe in reversed(found.answers.probes) if probe.method == "POST" or "generate" in probe.path)
-    if probe.status is None and not probe.refused:
-        made.conclude("not_ready", Reason.ENGINE_UNRESPONSIVE, f"{probe.path}: {probe.body or 'no answer'}"[:300])
-    elif (probe.status or 0) >= SERVER_ERROR:
+    if probe.status is None:
+        what = "refused" if probe.refused else probe.body or "no answer"
+        made.conclude("not_ready", Reason.REQUEST_REFUSED if probe.refused else Reason.ENGINE_UNRESPONSIVE, f"{probe.path}: {what}"[:300])
+        return
+    said = error_body(probe.body.encode())
+    # An error may come with the status 200, and then its words alone tell.
+    reason = reason_in_stream(said) if probe.status == OK else reason_of_status(probe.status, said)
+    if probe.status >= SERVER_ERROR or reason == Reason.ENGINE_DEAD:
         made.state = "failed"
         made.causes.append(Cause(Reason.ENGINE_DEAD, Weight.WRAPPER, f"{probe.path} answers {probe.status} {probe.body}".strip()[:300]))
     else:
-        made.conclude("not_ready", Reason.REQUEST_REFUSED, f"{probe.path}: {probe.status or 'refused'} {probe.body}"[:300])
+        made.conclude("not_ready", reason, f"{probe.path}: {probe.status} {probe.body}"[:300])
 
 
 def _run(found: Evidence, made: Serving) -> None:
@@ -145,6 +152,9 @@ def _run(found: Evidence, made: Serving) -> None:
         made.facts["run"] = "invalid" if failed or restarted else "valid"
     if failed:
         made.facts["first_failure"] = failed[0].name
+        made.facts |= {"http_status": failed[0].status, "error_code": failed[0].code}
+    if len(requests) == 1:
+        made.facts["request"] = "failed" if failed else "ok"
     if {"before", "after"} <= remarks.restarts.keys():
         made.facts["restarts"] = remarks.restarts["after"] - remarks.restarts["before"]
     if restarted:

@@ -138,6 +138,9 @@ def _look_at_the_tail(journal: Journal, tail: bytes, *, as_json: bool) -> None:
             for message in found.messages:
                 pulse.take(message)
                 last = message.line.message
+                if message.talk and not journal.attempt.progress.started_serving:
+                    # What it says in passing while it serves is all there is where the log's beginning is not there.
+                    journal.take(found)
     if journal.attempt.lines or journal.notices:
         journal.attempt.pulse = pulse
     journal.last_message = last[:300] or journal.last_message

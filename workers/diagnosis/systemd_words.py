@@ -23,6 +23,8 @@ _RESOURCES = re.compile(
 _START_TIMEOUT = re.compile(_U + r"(?:[Ss]tart(?:-pre|-post)? operation timed out|State 'start(?:-pre|-post)?' timed out)")
 _STOP_TIMEOUT = re.compile(_U + r"(?:State '(?:stop|final)-\w+' timed out|[Ss]topping timed out)")
 _UNKILLABLE = re.compile(_U + r"Processes still around after (?:final )?SIGKILL")
+_RAN_TOO_LONG = re.compile(_U + r"(?:Service|Scope) reached runtime time limit")
+_TIMEOUT = re.compile(r"timed out|reached runtime time limit")
 _OOM = re.compile(r"has been killed by the OOM killer|systemd-oomd killed \d+ process|Killed \S{1,255} due to memory pressure")
 _WATCHDOG = re.compile(_U + r"Watchdog timeout")
 _TOO_QUICKLY = re.compile(r"Start request repeated too quickly")
@@ -34,6 +36,15 @@ _STOPPING = re.compile(r"^Stopping \S")
 _STOPPED = re.compile(r"^Stopped \S|^Stopped$")
 _DEACTIVATED = re.compile(_U + r"(?:Deactivated successfully|Succeeded)\.")
 _STARTING = re.compile(r"^(?:Starting|Started) \S")
+_NAMED = re.compile(
+    r"^(?:(?:Stopping|Stopped|Starting|Started|Reloading|Reloaded|Failed to start) )?"
+    r"(?P<name>[^\s:]{1,255}?\.(?P<kind>service|scope|socket|timer|target|mount|automount|slice|device|swap|path))(?:\.{3}|[ :.]|$)"
+)
+_OF_THE_SYSTEM = re.compile(
+    r"(?:systemd-|user@|user-runtime-dir@|session-|getty@|serial-getty@|snapd?\b|apt-|unattended-upgrades|packagekit|fwupd|motd-|man-db|logrotate"
+    r"|cron|anacron|dbus|polkit|ssh|NetworkManager|networkd|rsyslog|chrony|docker|containerd|podman|nvidia-|dcgm|lvm2-|udisks2|multipathd)"
+)
+_OF_AN_ENGINE = re.compile(r"vllm|sglang|llama|llm|expctl-\d|infer", re.IGNORECASE)
 _SYNTAX = re.compile(
     r"has a bad unit file setting|bad unit file setting|Service (?:has no ExecStart=|lacks both ExecStart=)|has no ExecStart=, ExecStop=|"
     r"Unbalanced quoting|[Nn]either a valid executable name nor an absolute path|Executable (?:name|path) .{0,200}is not absolute|"
@@ -56,6 +67,7 @@ EXEC_STEPS = {
 }  # fmt: skip
 """Exit statuses of systemd's own: the program was never run."""
 
+STOP_TIMED_OUT = "stop_timed_out: systemd had to kill it; workers that left the unit's control group may still hold GPU memory"
 MOST_WARNINGS = 20
 MOST_CAUSES = 256
 MANY_RESTARTS = 2
@@ -65,9 +77,13 @@ MANY_RESTARTS = 2
 class UnitLife:
     """What became of a unit, by systemd's words so far."""
 
+    unit: str | None = None
+    """Its name, once a line has named a unit that can only be an engine's."""
     stop_requested: bool = False
     stopped: bool = False
     """systemd has said that it ended in good order."""
+    ended: bool = False
+    """However it did, since its last start."""
     exit_status: int | None = None
     signal: int | None = None
     result: str | None = None
@@ -76,35 +92,58 @@ class UnitLife:
     """How often systemd has said that it starts."""
     facts: dict[str, Any] = field(default_factory=dict)
     causes: list[Cause] = field(default_factory=list)
+    earlier: list[Cause] = field(default_factory=list)
+    """Of the starts before the last one."""
     warnings: list[str] = field(default_factory=list)
 
     def take(self, message: str) -> None:
-        """Take in one line of systemd's."""
+        """Take in one line of systemd's; what it says of other units is passed over."""
         text = message.strip()
+        if self._is_of_another_unit(text):
+            return
         if _STOPPING.match(text):
             self.stop_requested = True
         elif _STARTING.match(text):
-            # "Starting" and "Started" are one start.
-            self.started += not text.startswith("Started ") or self.started == 0 or self.stopped
-            self.stop_requested = self.stopped = False
+            self._start(text)
         elif _STOPPED.match(text) or _DEACTIVATED.match(text):
-            self.stopped = True
+            self.stopped = self.ended = True
         if len(self.causes) > MOST_CAUSES:
             # The last ones count, and the first tells how it began.
             self.causes = [self.causes[0], *self.causes[-MOST_CAUSES // 2 :]]
         self._take_ending(text)
         self._take_causes(text)
 
+    def _is_of_another_unit(self, text: str) -> bool:
+        """Whether a journal of the whole host tells of a timer, a session, or a service that is not the engine's."""
+        match = _NAMED.match(text)
+        if match is None:
+            return False
+        name = match["name"].rpartition("/")[2]
+        if _OF_AN_ENGINE.search(name) and match["kind"] in {"service", "scope"}:
+            if self.unit is None or _STARTING.match(text):
+                self.unit = name
+            return name != self.unit
+        return self.unit is not None or match["kind"] not in {"service", "scope"} or bool(_OF_THE_SYSTEM.match(name))
+
+    def _start(self, text: str) -> None:
+        """Take in a start. "Starting" and "Started" are one, unless it ended in between."""
+        if not text.startswith("Started ") or self.started == 0 or self.ended:
+            self.started += 1
+            self.earlier = [*self.earlier, *self.causes][-MOST_CAUSES:]
+            self.causes = []
+        self.stop_requested = self.stopped = self.ended = False
+
     def _take_ending(self, text: str) -> None:
         if match := _EXITED.match(text):
             self._exited(match)
         elif match := _RESULT.match(text):
-            self.result = match["result"]
+            self.result, self.ended = match["result"], True
             cause = cause_of_result(match["result"], text)
             # A stop that took too long has the same result as a start that did.
-            self.causes += [cause] if cause and not self.facts.get("stop_timed_out") else []
+            known = self.facts.get("stop_timed_out") or self.facts.get("runtime_limit")
+            self.causes += [cause] if cause and not (known and match["result"] == "timeout") else []
         elif match := _RESTART.match(text):
-            self.restarts = int(match["count"])
+            self.restarts, self.ended = int(match["count"]), True
             if self.restarts >= MANY_RESTARTS:
                 self.causes.append(Cause(Reason.CRASH_LOOP, Weight.LOOP, text))
         elif _TOO_QUICKLY.search(text):
@@ -116,6 +155,7 @@ class UnitLife:
         if match["which"] == "Control":
             self.facts["control_exit_status"] = status
             return
+        self.ended = True
         if match["code"] == "exited":
             self.exit_status, self.signal = status, None
         else:
@@ -129,11 +169,8 @@ class UnitLife:
             self.causes.append(Cause(Reason.EXEC_FAILED, Weight.ROOT, text, facts=facts))
         elif match := _RESOURCES.match(text):
             self.causes.append(Cause(Reason.EXEC_FAILED, Weight.ROOT, text, facts={"errno_text": match["errno"].strip()}))
-        elif _START_TIMEOUT.match(text):
-            self.causes.append(Cause(Reason.SYSTEMD_START_TIMEOUT, Weight.SERVICE_MANAGER, text))
-        elif _STOP_TIMEOUT.match(text):
-            self.facts["stop_timed_out"] = True
-            self._warn("stop_timed_out: systemd had to kill it; workers that left the unit's control group may still hold GPU memory")
+        elif _TIMEOUT.search(text):
+            self._timed_out(text)
         elif _UNKILLABLE.match(text):
             self.causes.append(Cause(Reason.UNKILLABLE_PROCESS, Weight.OUTSIDE, text))
         elif _OOM.search(text):
@@ -146,6 +183,17 @@ class UnitLife:
             self.causes.append(Cause(Reason.UNIT_SYNTAX, Weight.DEFINITION, text))
         else:
             self._take_warnings(text)
+
+    def _timed_out(self, text: str) -> None:
+        """Starts, stops and runs have limits of their own, and one result for all of them."""
+        if _START_TIMEOUT.match(text):
+            self.causes.append(Cause(Reason.SYSTEMD_START_TIMEOUT, Weight.SERVICE_MANAGER, text))
+        elif _STOP_TIMEOUT.match(text):
+            self.facts["stop_timed_out"] = True
+            self._warn(STOP_TIMED_OUT)
+        elif _RAN_TOO_LONG.match(text):
+            self.facts["runtime_limit"] = True
+            self.causes.append(Cause(Reason.ENGINE_DEAD, Weight.SERVICE_MANAGER, text))
 
     def _left_over(self, match: re.Match[str]) -> None:
         pid, name = int(match["pid"] or match["pid2"]), match["name"] or match["name2"]

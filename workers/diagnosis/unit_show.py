@@ -9,7 +9,7 @@ from typing import Any
 
 from service.domain.reasons import Reason
 from workers.diagnosis.cause import Cause, Weight
-from workers.diagnosis.systemd_words import cause_of_exit, cause_of_result
+from workers.diagnosis.systemd_words import STOP_TIMED_OUT, cause_of_exit, cause_of_result
 
 _PAIR = re.compile(r"(?<![\w-])([A-Z][A-Za-z0-9]{1,60})=(\S*)")
 _KILLED, _DUMPED = "2", "3"
@@ -107,9 +107,14 @@ def read_show(properties: Mapping[str, str]) -> UnitShown:
     if code == "1" and "ExecMainStatus" in properties and not shown.main_pid:
         shown.facts["exit_status"] = shown.facts["last_exit_status"] = status
     shown.facts = {name: value for name, value in shown.facts.items() if value is not None}
+    if properties.get("LoadState") == "bad-setting":
+        shown.causes.append(Cause(Reason.UNIT_SYNTAX, Weight.DEFINITION, "LoadState=bad-setting: systemd refuses the unit's files"))
     _judge(shown, None if by_signal or code == "0" else status, status if by_signal else None)
     _warn(shown)
     return shown
+
+
+_STATES = {"failed": "failed", "activating": "loading", "inactive": "stopped", "not_found": "stopped", "deactivating": "not_ready"}
 
 
 def _judge(shown: UnitShown, status: int | None, signal: int | None) -> None:
@@ -123,21 +128,24 @@ def _judge(shown: UnitShown, status: int | None, signal: int | None) -> None:
         shown.state = "failed"
         # A pause before a restart is a start that has failed, whatever ActiveState says.
         shown.causes.append(Cause(Reason.CRASH_LOOP, Weight.LOOP, evidence))
-    elif active == "failed":
-        shown.state = "failed"
-    elif active == "activating":
-        shown.state = "loading"
-    elif active in {"inactive", "not_found"}:
-        shown.state = "stopped"
-    elif active == "deactivating":
-        shown.state = "not_ready"
-    if shown.state in {"failed", "stopped"} or result not in {"", "success"}:
+    else:
+        shown.state = _STATES.get(active)
+    if result == "timeout" and (active == "deactivating" or _had_started(properties)):
+        shown.state = "not_ready" if active == "deactivating" else "stopped"
+        shown.warnings.append(STOP_TIMED_OUT)
+    elif shown.state in {"failed", "stopped"} or result not in {"", "success"}:
         found = [cause_of_result(result, evidence), cause_of_exit(status, signal, evidence)]
         shown.causes += [cause for cause in found if cause is not None]
-    if active == "failed" and not shown.causes:
+    if active == "failed" and not shown.causes and shown.state == "failed":
         shown.causes.append(Cause(Reason.ENGINE_DEAD, Weight.ENDING, evidence))
     if shown.causes and shown.state != "loading":
         shown.state = "failed"
+
+
+def _had_started(properties: Mapping[str, str]) -> bool:
+    """Whether it was active, or is of a type that is active at once: then only its stop can have taken too long."""
+    entered = any(properties.get(name) not in {None, "", "0", "n/a"} for name in ("ActiveEnterTimestamp", "ActiveEnterTimestampMonotonic"))
+    return entered or properties.get("Type") in {"simple", "exec", "idle"}
 
 
 def _warn(shown: UnitShown) -> None:

@@ -11,7 +11,8 @@ from service.domain.reasons import RULES, Reason
 from workers.diagnosis.cause import Cause, Weight, likeliest
 from workers.diagnosis.evidence import Evidence
 from workers.diagnosis.gpu_verdict import GpuVerdict, Surroundings, judge_gpus
-from workers.diagnosis.journal import Attempt, Journal
+from workers.diagnosis.journal import Journal
+from workers.diagnosis.journal_causes import causes_of_journal
 from workers.diagnosis.journal_words import journal_answer, journal_facts, journal_warnings
 from workers.diagnosis.metrics_page import frozen, read_pages
 from workers.diagnosis.serving import Serving, judge_serving
@@ -21,7 +22,6 @@ from workers.engines.remedies import oom_hint, remedy
 from workers.hosts.unitcheck import UnitReport, examine
 
 GPU_WEIGHT = Weight.ROOT + 2
-MANY_RESTARTS = 2
 
 
 @dataclass
@@ -47,9 +47,8 @@ def weigh(found: Evidence) -> Weighed:
     weighed.serving = judge_serving(found)
     weighed.causes += weighed.serving.causes
     weighed.causes += _of_commands(found)
-    if found.shown is not None:
-        weighed.causes += found.shown.causes
-    weighed.causes += _of_journal(found)
+    weighed.causes += _of_shown(found)
+    weighed.causes += causes_of_journal(found)
     weighed.cause = likeliest(weighed.causes)
     weighed.state = _state(weighed)
     if weighed.state in {"ready", "stopped", "loading"}:
@@ -115,34 +114,12 @@ def _of_the_wire(found: Evidence) -> Iterator[Cause]:
             yield Cause(said.reason, Weight.CONSEQUENCE, said.evidence)
 
 
-def _of_journal(found: Evidence) -> Iterator[Cause]:
-    journal = found.journal
-    if journal is None:
-        return
-    yield from journal.kernel
-    attempt = _failed_attempt(journal, found)
-    cause = attempt.cause() if attempt else None
-    if cause is not None:
-        yield cause
-    if not _ended_as_asked(journal, cause):
-        yield from journal.unit.causes
-    if journal.rebooted and not journal.attempt.progress.started_serving:
-        yield Cause(Reason.HOST_REBOOTED, Weight.SERVICE_MANAGER, "-- Reboot --")
-
-
-def _ended_as_asked(journal: Journal, cause: Cause | None) -> bool:
-    """A stop that was asked for may end by a signal or with a status."""
-    return journal.stop_requested and cause is None and all(one.weight >= Weight.ENDING for one in journal.unit.causes)
-
-
-def _failed_attempt(journal: Journal, found: Evidence) -> Attempt | None:
-    """The start whose failure counts: the last one, or the one before where it fails again and again."""
-    counts = (journal.unit.restarts, found.shown.facts.get("restarts") if found.shown else None)
-    restarts = max((count for count in counts if count is not None), default=0)
-    last = journal.attempt
-    if last.progress.reason is None and not last.progress.started_serving and journal.before and restarts >= MANY_RESTARTS:
-        return journal.before
-    return last
+def _of_shown(found: Evidence) -> Iterator[Cause]:
+    """What systemctl shows; that a stop took too long has the same result as that a start did, and only the journal tells which."""
+    for cause in found.shown.causes if found.shown else ():
+        stop_timed_out = found.journal is not None and found.journal.unit.facts.get("stop_timed_out")
+        if not (stop_timed_out and cause.reason == Reason.SYSTEMD_START_TIMEOUT):
+            yield cause
 
 
 def _state(weighed: Weighed) -> str | None:
@@ -256,6 +233,9 @@ def _unit_answer(weighed: Weighed, facts: dict[str, Any]) -> dict[str, Any]:
         life = journal.unit
         facts |= life.facts
         made = {"exit_status": life.exit_status, "signal": life.signal, "restarts": life.restarts, "result": life.result}
+        if weighed.state in {"loading", "ready"} and not life.ended:
+            # Those are of a start before this one.
+            made = {"restarts": life.restarts}
         if weighed.state == "stopped":
             facts |= {"requested": journal.stop_requested, "errors_during_shutdown": journal.errors_at_the_end}
         if weighed.state == "failed" and found.shown is not None:

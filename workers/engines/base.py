@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from service.domain.endpoint_rule import EndpointRule
 from service.domain.reasons import Reason
 from service.domain.speculation import EngineCounters
 
@@ -64,6 +65,7 @@ class HostDefaults:
     experiment_port: int
     executables: dict[str, str]
     """Engine kind -> program."""
+    endpoints: EndpointRule = field(default_factory=EndpointRule)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from service.domain.reasons import Reason
 from workers.engines.rules import Cause, Rank, causes
 
+_PROGRAM = r"(?:vllm|sglang|llama-server|api_server|launch_server|python[\d.]{0,6})"
+
 COMMON_CAUSES: tuple[Cause, ...] = (
     *causes(
         Reason.CUDA_OUT_OF_MEMORY,
@@ -57,7 +59,8 @@ COMMON_CAUSES: tuple[Cause, ...] = (
         r"is not a local folder and is not a valid model identifier|Incorrect path_or_model_id: ",
         r"Repository Not Found for url",
         r"Repo id must (?:be|use)",
-        r"Can't load the configuration of",
+        r"Can't load (?:the configuration of|tokenizer for|(?:image|feature|video|audio) (?:processor|extractor) for)",
+        r"No such file or directory: .{0,400}[/'\"](?:\w{0,40}config|tokenizer\w{0,40}|[\w.]{0,80}\.index)\.json\b",
         r"Cannot access gated repo|You are trying to access a gated repo",
         r"LocalEntryNotFoundError|cannot find the requested files in the (?:disk|local) cache",
         r"We couldn't connect to 'https://huggingface\.co'",
@@ -71,7 +74,13 @@ COMMON_CAUSES: tuple[Cause, ...] = (
         r"the provided PTX was compiled with an unsupported toolchain",
         r"forward compatibility was attempted on non supported HW",
     ),
-    *causes(Reason.DRIVER_LIBRARY_MISMATCH, Rank.ROOT, r"[Dd]river/library version mismatch"),
+    *causes(
+        Reason.DRIVER_LIBRARY_MISMATCH,
+        Rank.ROOT,
+        r"[Dd]river/library version mismatch",
+        r"NVML/RM version mismatch|LibRmVersionMismatch",
+        r"system has unsupported display driver / cuda driver combination",
+    ),
     *causes(Reason.GPU_LOST, Rank.ROOT, r"GPU is lost", r"fallen off the bus", loading_only=False),
     *causes(
         Reason.GPU_HARDWARE_ERROR,
@@ -96,6 +105,16 @@ COMMON_CAUSES: tuple[Cause, ...] = (
         r"must be divisible by tensor parallel size",
         r"[Ww]orld size \(\d+\) is larger than the number of available GPUs",
     ),
+    # Of the engine itself: what else a start script misses need not be its end.
+    *causes(
+        Reason.EXEC_FAILED,
+        Rank.ROOT,
+        rf"^\S{{0,80}}python[\d.]{{0,6}}: can't open file '\S{{0,400}}{_PROGRAM}",
+        rf"{_PROGRAM}\S{{0,40}}: \S{{1,400}}: bad interpreter: ",
+        rf"{_PROGRAM}\S{{0,40}}: error while loading shared libraries: ",
+        rf": line \d{{1,6}}: (?:exec: )?\S{{0,400}}{_PROGRAM}\S{{0,40}}: (?:(?:command )?not found|cannot execute|[Nn]o such file)",
+        r"No module named '?(?:vllm|sglang)(?:\.(?:entrypoints|launch_server|cli)[\w.]{0,80})?'?$",
+    ),
     *causes(Reason.PERMISSION_DENIED, Rank.CONSEQUENCE, r"PermissionError: \[Errno 13\]"),
     # A rank that dies of something else makes the others fail to talk to it.
     *causes(
@@ -117,6 +136,10 @@ COMMON_CAUSES: tuple[Cause, ...] = (
         r"Could not find nvcc",
         r"ninja: build stopped",
         r"No such file or directory: 'ninja'",
+        r"No CUDA GPUs are available",
+        r"Unexpected error from cudaGetDeviceCount",
+        r"Failed to infer device type",
     ),
+    *causes(Reason.ENGINE_DEAD, Rank.GENERIC, r"^Fatal Python error: ", r"^!{3,20} ?Segfault encountered", loading_only=False),
     *causes(Reason.ENGINE_DEAD, Rank.GENERIC, r"CUDA error: ", r"HIP error: ", loading_only=False),
 )

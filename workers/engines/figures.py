@@ -15,7 +15,7 @@ _UNITS = {"bytes": 2**-30, "b": 2**-30, "kib": 2**-20, "mib": 2**-10, "mb": 2**-
 _AMOUNT = rf"{_NUMBER} (bytes|KiB|MiB|MB|GiB|GB|TiB)"
 
 _LENGTH = re.compile(r"max seq len \((\d{1,12})\)")
-_NEEDED = re.compile(rf"\({_NUMBER} GiB KV cache is needed")
+_NEEDED = re.compile(rf"\(?{_NUMBER} GiB KV cache is needed")
 _AVAILABLE = re.compile(rf"available KV cache memory \({_NUMBER} GiB\)")
 _ESTIMATE = re.compile(r"estimated maximum model length is (\d{1,12})")
 _STORABLE = re.compile(r"can be stored in KV cache \((\d{1,12})\)")
@@ -45,8 +45,11 @@ _TOO_LONG = re.compile(r"max_model_len \((\d{1,12})\) is greater than the derive
 _LOOKUP = re.compile(r"prompt_lookup_min={?(\d{1,6})}? must be <= prompt_lookup_max={?(\d{1,6})")
 _CHOICE = re.compile(r"argument (-[\w.-]{1,100})(?:/-[\w.-]{1,100}){0,4}: invalid choice: '?([^' ]{1,100})'? \(choose from (.{1,3000})\)")
 _LITERAL = re.compile(r"Input should be (.{1,3500}?) \[type=literal_error, input_value='([^']{1,100})'")
+_NAMED_FLAG = re.compile(
+    r"[Pp]lease pass the (?:argument|flag|option) `(?:--)?([a-z][\w-]{1,60})|setting the `(?:--)?([a-z][\w-]{1,60})` flag"
+)
 _TP = "--tensor-parallel-size"
-_EXIT_CODE = re.compile(r"[Ww]orker proc (\S{1,80}) died unexpectedly(?: \(exit code: (-?\d{1,5}|None)\))?")
+_EXIT_CODE = re.compile(r"[Ww]orker (?:proc )?(\S{1,80})(?: pid \d{1,10})? died(?: unexpectedly)?(?:,? \(?exit code: (-?\d{1,5}|None)\)?)?")
 _FAILED_PROCS = re.compile(r"Failed core proc\(s\): \{'(\w{1,40})': (-?\d{1,5})")
 _PATHS = (
     re.compile(r"Repo id must be .{0,80}?: '([^']{1,400})'"),
@@ -54,13 +57,15 @@ _PATHS = (
     re.compile(r"model weights with `([^`]{1,400})`"),
     re.compile(r"(?:OSError: |^)(\S{1,400}) (?:does not appear to have|is not a local folder)"),
     re.compile(r"No such file or directory: ['\"]?([^'\"\s]{1,400})"),
+    re.compile(r"Can't load [\w ]{1,60} (?:of|for) '([^']{1,400})'"),
     re.compile(r"No space left on device: ['\"]?([^'\"\s]{1,400})"),
-    re.compile(r"failed to open GGUF file ['\"]?([^'\"]{1,400}?)['\"]? \("),
+    re.compile(r"failed to open GGUF file ['\"]?([^'\"]{1,400}?)['\"]?(?: \(|$)"),
     re.compile(r"(?:failed to load model,? |loading model )['\"]([^'\"]{1,400})['\"]"),
     re.compile(r"segment (/dev/shm/\S{1,200})"),
 )
 _ARCHITECTURE = re.compile(
     r"Model architectures? \[?'?([\w.-]{1,120})|unknown model architecture: '([\w.-]{1,120})'|model type `([\w.-]{1,120})`"
+    r"|(\w{1,120}) has no (?:vLLM|SGLang) implementation"
 )
 _DRIVER = re.compile(r"found version (\d{1,6})")
 
@@ -195,6 +200,7 @@ _OF_ARGUMENTS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], Facts]], .
     (_CHOICE, lambda found: {"argument": found[1], **_choice(found[2], found[3])}),
     (_LITERAL, lambda found: {"argument": "--speculative-config" if "'ngram'" in found[1] else None, **_choice(found[2], found[1])}),
     (_ARGUMENT, lambda found: {"argument": found[1]}),
+    (_NAMED_FLAG, lambda found: {"argument": "--" + (found[1] or found[2]).replace("_", "-")}),
 )
 
 
@@ -212,7 +218,8 @@ def _worker(text: str, _known: Mapping[str, object]) -> Facts:
         code = None if match[2] in {None, "None"} else int(match[2])
         return {"component": match[1], "worker_exit_code": code, "signal": -code if code is not None and code < 0 else None}
     if match := _FAILED_PROCS.search(text):
-        return {"component": match[1], "worker_exit_code": int(match[2])}
+        code = int(match[2])
+        return {"component": match[1], "worker_exit_code": code, "signal": -code if code < 0 else None}
     return {}
 
 

@@ -2,63 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 import httpx
 
 from service.domain.llamacpp_spec import LlamacppEngine as LlamacppSpec
 from service.domain.spec_base import ArgValue
-from service.domain.speculation import EngineCounters
-from workers.engines.apikey import bearer, resolve_api_key
-from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.base import Launch, LoadLog, Readiness
 from workers.engines.environment import engine_environment
 from workers.engines.llamacpp_arguments import speculation, words
 from workers.engines.llamacpp_log import LlamacppLoadLog
-from workers.engines.prometheus import read_counters
 from workers.engines.readiness import LOOK_S, probe
+from workers.engines.started import StartedEngine
 from workers.engines.trust import trusted
 
 _UNLESS_SAID: dict[str, ArgValue] = {"host": "0.0.0.0", "metrics": True}  # noqa: S104 - by itself it listens on the loopback alone
 """The load client may sit on another machine, and without --metrics nothing is counted that one could see."""
 
 
-class LlamacppEngine:
+class LlamacppEngine(StartedEngine[LlamacppSpec]):
     """A llama-server that is started for the experiment."""
 
     kind: str = "llamacpp"
-    owns_process: bool = True
-
-    def __init__(self, spec: LlamacppSpec, defaults: HostDefaults, environ: Mapping[str, str]) -> None:
-        self._spec = spec
-        self._defaults = defaults
-        self._environ = environ
 
     def launch(self) -> Launch:
         """Command line, environment and port. The API key travels in the environment, where `ps` does not show it."""
         spec = self._spec
-        port = spec.port or self._defaults.experiment_port
         executable = spec.executable or self._defaults.executables.get("llamacpp", "llama-server")
-        argv = [executable, "--model", spec.model, "--alias", spec.model_id, "--port", str(port)]
+        argv = [executable, "--model", spec.model, "--alias", spec.model_id, "--port", str(self._port)]
         for name, value in {**_UNLESS_SAID, **spec.args}.items():
             # There is no --no-metrics.
             argv += [] if name == "metrics" and value is False else words(name, value)
         if spec.speculative is not None:
             argv += speculation(spec.speculative)
-        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=self._port, user=spec.user)
 
     def load_log(self) -> LoadLog:
         """A fresh reader for llama-server's log."""
         return LlamacppLoadLog()
-
-    def api_base(self, address: str) -> str:
-        """The OpenAI base URL."""
-        return f"{address.rstrip('/')}/v1"
-
-    def served_model(self, probe: Readiness) -> str:  # noqa: ARG002 - the seam's signature
-        """The id that it was started with."""
-        return self._spec.model_id
 
     def probe(self, address: str) -> Readiness:
         """Model listed, one token generated. It listens while it loads, and answers 503 until it has loaded."""
@@ -74,15 +55,7 @@ class LlamacppEngine:
         except (httpx.HTTPError, ValueError, TypeError, KeyError):
             return None
 
-    def counters(self, address: str) -> Callable[[], EngineCounters | None]:
-        """A reader of /metrics."""
-        return partial(read_counters, f"{address.rstrip('/')}/metrics", self.headers())
-
-    def headers(self) -> dict[str, str]:
-        """The API key as a header."""
-        return bearer(resolve_api_key(self._spec.api_key, self._environ))
-
     def _env(self) -> dict[str, str]:
         env = engine_environment(self._spec.env, self._spec.gpus, self._environ)
-        key = resolve_api_key(self._spec.api_key, self._environ)
+        key = self._key()
         return env if key is None else {**env, "LLAMA_API_KEY": key}

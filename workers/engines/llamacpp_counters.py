@@ -31,6 +31,7 @@ def llamacpp_counters(page: Page) -> EngineCounters | None:
     return EngineCounters(
         engine="llamacpp",
         accepted_per_position=per_position(page.series(_PER_POSITION)),
+        unreadable=any(page.unreadable(_COUNTERS[name]) for name in ("drafts", "draft_tokens", "accepted_tokens")),
         process_start=page.total("process_start_time_seconds"),
         **totals,
     )

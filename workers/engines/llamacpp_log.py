@@ -19,8 +19,8 @@ _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 _SIGNATURE = re.compile(
     r"llama_model_loader:|load_tensors:|llama_(?:context|kv_cache\w*|init\w*|new_context\w*|model_load\w*|params_fit\w*)\b"
     r"|llama_server|llama-server|ggml_(?:cuda|vulkan|metal|backend)\w*:"
-    rf"|^(?:{_STAMP}[DIWE] )?(?:srv|slot|cmn) +\w+:"
-    r"|^(?:main|build): .{0,80}(?:llama|server is listening|loading model)"
+    rf"|^(?:{_STAMP}[DIWE] )?(?:srv|slot|cmn|que) +[\w()]+:"
+    r"|^(?:main|build|start|init): .{0,80}(?:llama|server is listening|loading model|binding port|HTTP server)"
     r"|^error: (?:invalid|unknown) argument|^error while handling argument|gguf_init|\bGGUF\b|common_(?:init|params|chat)\w*:"
 )
 
@@ -74,13 +74,19 @@ _CAUSES = (
         r"^error: (?:invalid argument|unknown argument|while handling argument)",
         r"error while handling argument \"",
         r"^error: the following arguments? ",
+        r"draft model .{0,400}is not compatible with the target model",
     ),
     *causes(
         Reason.MODEL_NOT_FOUND,
         Rank.ROOT,
-        r"failed to open GGUF file '?.{1,300}\(?No such file or directory",
+        r"failed to open GGUF file '[^']{1,300}'(?: \(No such file or directory\))?$",
         r"failed to open .{1,300}: No such file or directory",
         r"^(?:common_|llama_)\w{0,60}: .{0,80}HTTP 404",
+    ),
+    *causes(
+        Reason.PERMISSION_DENIED,
+        Rank.ROOT,
+        r"failed to open (?:GGUF file )?'?[^']{1,300}'?:? \(?Permission denied",
     ),
     *causes(
         Reason.CORRUPT_OR_INCOMPLETE_WEIGHTS,
@@ -100,6 +106,7 @@ _CAUSES = (
         r"failed to allocate (?:CUDA|ROCm|Vulkan|Metal)\w* buffer",
         r"failed to allocate (?:compute |buffer for )",
     ),
+    *causes(Reason.HOST_OUT_OF_MEMORY, Rank.CONSEQUENCE, r"(?:unable|failed) to allocate CPU\w* buffer"),
     *COMMON_CAUSES,
     *causes(
         Reason.ENGINE_DEAD,
@@ -116,7 +123,10 @@ LLAMACPP = Dialect(
     name="llama.cpp",
     signature=_SIGNATURE,
     version=re.compile(r"^build: (\d{1,7}) \("),
-    serving=re.compile(r"server is listening on http|llama_server: listening on http|all slots are idle|starting the main loop"),
+    serving=re.compile(
+        r"server is listening on http|llama_server: listening on http|all slots are idle|starting the main loop"
+        r"|^srv +log_server_r: (?:done )?request: POST /\S{0,80}completions \S{1,80} 200|^slot +print_timing: "
+    ),
     stopping=re.compile(r"operator\(\): cleaning up before exit|Received second interrupt|^srv +operator\(\): "),
     phases=_PHASES,
     facts=_FACTS,

@@ -51,6 +51,7 @@ class DialectLog:
         self._stopping = False
         self._validating = False
         self._exception: tuple[str, str | None] | None = None
+        self._last_words: tuple[str, str | None] | None = None
 
     @property
     def progress(self) -> LoadProgress:
@@ -77,6 +78,16 @@ class DialectLog:
         return self._rank
 
     @property
+    def exception(self) -> tuple[str, str | None] | None:
+        """The first exception that was printed, and who printed it."""
+        return self._exception
+
+    @property
+    def last_words(self) -> tuple[str, str | None] | None:
+        """An exception that the interpreter printed, and who printed it, where no step of the load came after it."""
+        return self._last_words
+
+    @property
     def stopping(self) -> bool:
         """Whether an ordered end has begun."""
         return self._stopping
@@ -97,6 +108,10 @@ class DialectLog:
         reading = self._read(line.message)
         if reading.stopping:
             self._stopping = True
+        if reading.exception:
+            self._last_words = (line.message.strip(), line.process) if line.level is None else self._last_words
+        elif self._last_words is not None and (reading.position is not None or reading.serving):
+            self._last_words = None
         # Once it serves, the log holds other people's text too.
         if not self._now.started_serving:
             self._advance(reading)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[\s{])\s*(?:\{(.*)\}\s*)?([^\s{}]+)(?:\s+-?[\d.]+)?")
+_SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?=[\s{])\s*(?:\{(.*)\}\s*)?([^\s{}]+)(?:\s+[-+\d.eE]+)?")
 """Each kind of sign is followed by another kind, so that no line, however odd, is tried in more than one way."""
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)')
 _EXEMPLAR = re.compile(r"\s#\s\{.*$")
@@ -39,13 +40,30 @@ class Page:
         object.__setattr__(self, "_by_name", by_name)
 
     def series(self, *names: str) -> list[Sample]:
-        """Samples of the first of these names that is there; NaN, which says nothing, left out.
+        """Samples of the first of these names that is there; NaN and infinity, which say nothing, left out.
 
         The ending `_total` is what the format adds to a counter's name; a page may be shown without it.
         """
+        return [sample for sample in self._found(names) if math.isfinite(sample.value)]
+
+    def unreadable(self, *names: str) -> bool:
+        """Whether the series is there, and holds something that is no number."""
+        return any(not math.isfinite(sample.value) for sample in self._found(names))
+
+    def _found(self, names: Sequence[str]) -> list[Sample]:
         spelt = (*names, *(name.removesuffix("_total") for name in names))
-        found = next((self._by_name[name] for name in spelt if name in self._by_name), [])
-        return [sample for sample in found if not math.isnan(sample.value)]
+        # Some relays know no colon in a name, and Ray puts a word of its own before it.
+        plain = [name.replace(":", "_") for name in spelt]
+        return next((self._by_name[name] for name in (*spelt, *plain, *(f"ray_{name}" for name in plain)) if name in self._by_name), [])
+
+    def created(self, *names: str) -> dict[str, float]:
+        """When the series of these counters began, as the page tells beside them: series and labels to seconds of the epoch."""
+        found: dict[str, float] = {}
+        for name in names:
+            for sample in self.series(name.removesuffix("_total") + "_created"):
+                labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}"] = sample.value
+        return found
 
     def total(self, *names: str) -> float | None:
         """Sum over every label; None where there is no such series."""
@@ -57,7 +75,8 @@ def parse_page(text: str) -> Page:
     """Parse the text format 0.0.4, and of OpenMetrics what differs in practice."""
     samples: list[Sample] = []
     errors = 0
-    for line in text.splitlines():
+    # Not splitlines(): a label may hold U+2028 and its like.
+    for line in text.split("\n"):
         stripped = line.strip()
         if not stripped or stripped.startswith("#"):
             continue

@@ -23,10 +23,11 @@ def read_counters(url: str, headers: Mapping[str, str] | None = None, timeout_s:
     """One reading. None where nothing answers, the answer is not 200, or no known engine's series are in it."""
     import httpx  # noqa: PLC0415 - slow to import, and not needed to parse a page
 
-    from workers.engines.trust import trusted  # noqa: PLC0415 - as above
+    from workers.engines.trust import looking  # noqa: PLC0415 - as above
 
     try:
-        answer = httpx.get(url, headers=dict(headers or {}), timeout=timeout_s, follow_redirects=True, trust_env=False, verify=trusted())
+        with looking(headers or {}, timeout_s) as client:
+            answer = client.get(url)
     except (httpx.HTTPError, httpx.InvalidURL):
         return None
     return counters_of(parse_page(answer.text)) if answer.status_code == httpx.codes.OK else None

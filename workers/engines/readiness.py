@@ -10,7 +10,7 @@ import httpx
 
 from service.domain.reasons import Reason
 from workers.engines.base import Readiness
-from workers.engines.trust import trusted
+from workers.engines.trust import looking
 
 LOOK_S = 10.0
 """Longest wait for a list of models or a version."""
@@ -33,7 +33,7 @@ def probe(base_url: str, model: str, headers: Mapping[str, str], token_s: float 
     """One look at `base_url` (ends in /v1). An empty `model` takes the only one listed. Never raises."""
     models: tuple[str, ...] = ()
     try:
-        with httpx.Client(headers=dict(headers), timeout=LOOK_S, trust_env=False, follow_redirects=True, verify=trusted()) as client:
+        with looking(headers, LOOK_S) as client:
             models = _models(client, base_url)
             wanted = _chosen(model, models)
             token = _one_token(client, base_url, wanted, time.monotonic() + token_s)

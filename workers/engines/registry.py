@@ -33,7 +33,7 @@ def make_engine(spec: Spec, defaults: HostDefaults, environ: Mapping[str, str], 
         case SglangSpec():
             return SglangEngine(spec.engine, defaults, environ)
         case EndpointSpec():
-            return EndpointEngine(spec.engine, environ)
+            return EndpointEngine(spec.engine, environ, defaults.endpoints)
         case CommandSpec():
             return CommandEngine(spec.engine, environ)
         case _:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import PurePath
 
 import httpx
 
 from service.domain.sglang_spec import SglangEngine as SglangSpec
 from service.domain.spec_base import ArgValue
-from service.domain.speculation import EngineCounters
-from workers.engines.apikey import bearer, resolve_api_key
-from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
+from workers.engines.base import Launch, LoadLog, Readiness
 from workers.engines.environment import UNBUFFERED, engine_environment
-from workers.engines.prometheus import read_counters
 from workers.engines.readiness import LOOK_S, probe
 from workers.engines.sglang_arguments import speculation, words
 from workers.engines.sglang_log import SglangLoadLog
+from workers.engines.started import StartedEngine
 from workers.engines.trust import trusted
 
 _UNLESS_SAID: dict[str, ArgValue] = {"host": "0.0.0.0", "enable-metrics": True}  # noqa: S104 - by itself it listens on the loopback alone
@@ -27,30 +23,23 @@ INFO_ROUTES = ("/server_info", "/get_server_info")
 """Where it tells its version: newer, older."""
 
 
-class SglangEngine:
+class SglangEngine(StartedEngine[SglangSpec]):
     """An SGLang server that is started for the experiment."""
 
     kind: str = "sglang"
-    owns_process: bool = True
-
-    def __init__(self, spec: SglangSpec, defaults: HostDefaults, environ: Mapping[str, str]) -> None:
-        self._spec = spec
-        self._defaults = defaults
-        self._environ = environ
 
     def launch(self) -> Launch:
         """Command line, environment and port."""
         spec = self._spec
-        port = spec.port or self._defaults.experiment_port
-        argv = [*self._program(), "--model-path", spec.model, "--served-model-name", spec.model_id, "--port", str(port)]
+        argv = [*self._program(), "--model-path", spec.model, "--served-model-name", spec.model_id, "--port", str(self._port)]
         for name, value in {**_UNLESS_SAID, **spec.args}.items():
             argv += words(name, value)
         if spec.speculative is not None:
             argv += speculation(spec.speculative)
-        key = resolve_api_key(spec.api_key, self._environ)
+        key = self._key()
         # It reads no key from its environment.
         argv += [] if key is None else [f"--api-key={key}"]
-        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=self._port, user=spec.user)
 
     def _program(self) -> list[str]:
         executable = self._spec.executable or self._defaults.executables.get("sglang", "python3")
@@ -59,14 +48,6 @@ class SglangEngine:
     def load_log(self) -> LoadLog:
         """A fresh reader for SGLang's log."""
         return SglangLoadLog()
-
-    def api_base(self, address: str) -> str:
-        """The OpenAI base URL."""
-        return f"{address.rstrip('/')}/v1"
-
-    def served_model(self, probe: Readiness) -> str:  # noqa: ARG002 - the seam's signature
-        """The id that it was started with."""
-        return self._spec.model_id
 
     def probe(self, address: str) -> Readiness:
         """Model listed, one token generated, version read."""
@@ -84,14 +65,6 @@ class SglangEngine:
                 if isinstance(told, str):
                     return told
         return None
-
-    def counters(self, address: str) -> Callable[[], EngineCounters | None]:
-        """A reader of /metrics."""
-        return partial(read_counters, f"{address.rstrip('/')}/metrics", self.headers())
-
-    def headers(self) -> dict[str, str]:
-        """The API key as a header."""
-        return bearer(resolve_api_key(self._spec.api_key, self._environ))
 
     def _env(self) -> dict[str, str]:
         return engine_environment(self._spec.env, self._spec.gpus, self._environ, UNBUFFERED)

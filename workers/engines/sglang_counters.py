@@ -16,12 +16,17 @@ def sglang_counters(page: Page) -> EngineCounters | None:
     for name, series in _GAUGES.items():
         for sample in page.series(series):
             gauges.setdefault(_rank(sample), {})[name] = sample.value
+    prompts, found = page.total("sglang:prompt_tokens_total"), page.total("sglang:cached_tokens_total")
     return EngineCounters(
         engine="sglang",
         generation_tokens=page.total("sglang:generation_tokens_total"),
-        prompt_tokens=page.total("sglang:prompt_tokens_total"),
+        prompt_tokens=prompts,
+        # Its prompts' tokens are all of them, those from the cache too.
+        prefix_cache_queries=None if found is None else prompts,
+        prefix_cache_hits=found,
         running=page.total("sglang:num_running_reqs"),
         gauges=gauges,
+        created=page.created("sglang:generation_tokens_total", "sglang:prompt_tokens_total"),
         process_start=page.total("process_start_time_seconds"),
     )
 

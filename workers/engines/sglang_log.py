@@ -9,7 +9,7 @@ from workers.engines.base import LoadPhase
 from workers.engines.common_causes import COMMON_CAUSES
 from workers.engines.load_log import DialectLog
 from workers.engines.rules import Dialect, FactRule, PhaseRule, Rank, causes, decimal, phases, whole
-from workers.engines.vllm_phases import BAR
+from workers.engines.vllm_phases import ANSWERED, BAR
 
 _SIGNATURE = re.compile(
     r"server_args=ServerArgs\(|Load weight (?:begin|end)\.|fired up and ready to roll|max_total_num_tokens=|Capturing batches \(|sglang"
@@ -77,6 +77,7 @@ _CAUSES = (
         r"Scheduler hit an exception",
         r"Scheduler or DataParallelController \d+ terminated with",
         r"Initialization failed\. ",
+        r"Child process unexpectedly failed with ",
         loading_only=False,
     ),
 )
@@ -85,7 +86,7 @@ SGLANG = Dialect(
     name="sglang",
     signature=_SIGNATURE,
     version=re.compile(r"\b[Ss][Gg][Ll]ang (?:version:? |v)(\d[\w.+-]*)"),
-    serving=re.compile(r"The server is fired up and ready to roll"),
+    serving=re.compile(rf"The server is fired up and ready to roll|{ANSWERED}"),
     stopping=re.compile(r"^INFO: +Shutting down|Gracefully exiting|SIGTERM received"),
     phases=_PHASES,
     facts=_FACTS,

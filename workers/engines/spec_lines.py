@@ -41,7 +41,9 @@ def spec_line(message: str) -> dict[str, Any] | None:
     }
     warnings = _normalise(found, message)
     drafted, rate = found["draft_tokens"], found["draft_acceptance_rate"]
-    found["status"] = "on" if drafted or (drafted is None and rate is not None) else "never_drafted" if drafted == 0 else "unknown"
+    # SGLang's first versions give the length alone.
+    told = rate is not None or (found["mean_acceptance_length"] or 0) >= 1
+    found["status"] = "on" if drafted or (drafted is None and told) else "never_drafted" if drafted == 0 else "unknown"
     return {**found, "warnings": warnings}
 
 

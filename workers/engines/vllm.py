@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 
 from service.domain.engine_spec import VllmEngine as VllmSpec
 from service.domain.errors import UsageError
-from service.domain.speculation import EngineCounters
 from workers.basecommand import BaseCommand
-from workers.engines.apikey import bearer, resolve_api_key
 from workers.engines.base import HostDefaults, Launch, LoadLog, Readiness
 from workers.engines.environment import UNBUFFERED, engine_environment
 from workers.engines.merging import Merged, Wanted, merge
-from workers.engines.prometheus import read_counters
 from workers.engines.readiness import probe
+from workers.engines.started import StartedEngine
 from workers.engines.vllm_arguments import argument, speculative_json
 from workers.engines.vllm_log import VllmLoadLog
 
 
-class VllmEngine:
+class VllmEngine(StartedEngine[VllmSpec]):
     """A vLLM server that is started for the experiment."""
 
     kind: str = "vllm"
-    owns_process: bool = True
 
     def __init__(self, spec: VllmSpec, defaults: HostDefaults, environ: Mapping[str, str], base: BaseCommand | None = None) -> None:
-        self._spec = spec
-        self._defaults = defaults
-        self._environ = environ
+        super().__init__(spec, defaults, environ)
         self._base = base
 
     def launch(self) -> Launch:
@@ -38,17 +32,16 @@ class VllmEngine:
     def _rendered(self) -> Launch:
         """From the experiment's own keys alone."""
         spec = self._spec
-        port = spec.port or self._defaults.experiment_port
         executable = spec.executable or self._defaults.executables.get("vllm", "vllm")
         argv = [executable, "serve", spec.model or ""]
         if spec.served_model_name is not None:
             argv += ["--served-model-name", spec.served_model_name]
-        argv += ["--port", str(port)]
+        argv += ["--port", str(self._port)]
         for name, value in spec.args.items():
             argv += argument(name, value)
         if spec.speculative is not None:
             argv += ["--speculative-config", speculative_json(spec.speculative)]
-        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=port, user=spec.user)
+        return Launch(argv=tuple(argv), env=self._env(), cwd=spec.cwd, port=self._port, user=spec.user)
 
     def _forked(self) -> Launch:
         """From the command line of an existing unit."""
@@ -76,7 +69,7 @@ class VllmEngine:
             args=spec.args,
             model=spec.model,
             served_model_name=spec.served_model_name,
-            port=None if spec.keep_port else spec.port or self._defaults.experiment_port,
+            port=None if spec.keep_port else self._port,
             executable=spec.executable,
             speculative=None if spec.speculative is None else speculative_json(spec.speculative),
             own_api_key=spec.api_key is not None,
@@ -88,10 +81,6 @@ class VllmEngine:
         """A fresh reader for vLLM's log."""
         return VllmLoadLog()
 
-    def api_base(self, address: str) -> str:
-        """The OpenAI base URL."""
-        return f"{address.rstrip('/')}/v1"
-
     def served_model(self, probe: Readiness) -> str:
         """The id that was asked for; where a unit's command line does not tell it, the only one that the server lists."""
         return self._model_id() or (probe.models[0] if probe.models else "")
@@ -100,18 +89,10 @@ class VllmEngine:
         """Model listed, one token generated, version read."""
         return probe(self.api_base(address), self._model_id(), self.headers())
 
-    def counters(self, address: str) -> Callable[[], EngineCounters | None]:
-        """A reader of /metrics."""
-        return partial(read_counters, f"{address.rstrip('/')}/metrics", self.headers())
-
-    def headers(self) -> dict[str, str]:
-        """The API key as a header."""
-        return bearer(resolve_api_key(self._spec.api_key, self._environ))
-
     def _model_id(self) -> str:
         return self._spec.model_id or self._merged().model_id
 
     def _env(self) -> dict[str, str]:
         env = engine_environment(self._spec.env, self._spec.gpus, self._environ, UNBUFFERED)
-        key = resolve_api_key(self._spec.api_key, self._environ)
+        key = self._key()
         return env if key is None else {**env, "VLLM_API_KEY": key}

@@ -38,6 +38,7 @@ CAUSES: tuple[Cause, ...] = (
         r"Arctic Inference is required for suffix decoding",
         r"Custom logits processors are not supported when speculative decoding is enabled",
         r"^ValueError: (?:Unknown|Unsupported) (?:speculative|quantization) ",
+        r"Bfloat16 is only supported on GPUs with compute capability",
     ),
     *causes(
         Reason.ENGINE_UNRESPONSIVE,
@@ -61,10 +62,14 @@ CAUSES: tuple[Cause, ...] = (
         r"Engine core initialization failed",
         r"WorkerProc (?:failed to start|hit an exception|initialization failed)",
         r"[Ww]orker proc \S+ died unexpectedly",
+        r"Worker \S+ pid \d+ died, exit code: ",
         r"EngineDeadError",
         r"Engine (?:loop|process) (?:is not running|failed to start)|MQEngineDeadError|AsyncEngineDeadError",
         loading_only=False,
     ),
 )
 
-STOPPING = re.compile(r"\[shutdown\] API server: shutdown triggered|\[shutdown\] \w+: trigger received signal|^INFO: +Shutting down")
+STOPPING = re.compile(
+    r"\[shutdown\] API server: shutdown triggered|\[shutdown\] \w+: trigger received signal|^INFO: +Shutting down"
+    r"|^KeyboardInterrupt: terminated$"
+)

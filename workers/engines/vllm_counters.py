@@ -18,6 +18,10 @@ _V1_COUNTERS: dict[str, tuple[str, ...]] = {
 _V1_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _EMITTED = "vllm:spec_decode_num_emitted_tokens_total"
 _EFFICIENCY = "vllm:spec_decode_efficiency"
+_SPECULATION = tuple(name for series in ("drafts", "draft_tokens", "accepted_tokens") for name in _V1_COUNTERS[series])
+_BEGAN = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total", *_SPECULATION)
+_ODD_LENGTH = 0.05
+"""How far from a whole number a draft's length may come out before it is not believed."""
 _V0_ONLY = (_EMITTED, "vllm:num_requests_swapped", "vllm:cpu_cache_usage_perc")
 
 
@@ -31,7 +35,9 @@ def vllm_counters(page: Page) -> EngineCounters | None:
         engine="vllm",
         accepted_per_position=per_position(page.series(_V1_PER_POSITION)),
         per_engine=_per_engine(page),
+        unreadable=any(page.unreadable(name) for name in _SPECULATION),
         process_start=page.total("process_start_time_seconds"),
+        created=page.created(*_BEGAN),
         **totals,
     )
 
@@ -59,13 +65,26 @@ def vllm_v0_counters(page: Page) -> EngineCounters | None:
     """What a V0 that speculates counts; None where the page is not of one."""
     if page.total(_EMITTED, _EFFICIENCY) is None:
         return None
+    drafted, emitted = page.total("vllm:spec_decode_num_draft_tokens_total"), page.total(_EMITTED)
     return EngineCounters(
         engine="vllm_v0",
         generation_tokens=page.total("vllm:generation_tokens_total"),
         prompt_tokens=page.total("vllm:prompt_tokens_total"),
         running=page.total("vllm:num_requests_running"),
-        draft_tokens=page.total("vllm:spec_decode_num_draft_tokens_total"),
+        draft_tokens=drafted,
         accepted_tokens=page.total("vllm:spec_decode_num_accepted_tokens_total"),
-        emitted_tokens=page.total(_EMITTED),
+        emitted_tokens=emitted,
+        draft_length=_draft_length(drafted, emitted, page.total(_EFFICIENCY)),
+        unreadable=drafted is None,
         process_start=page.total("process_start_time_seconds"),
+        created=page.created(*_BEGAN),
     )
+
+
+def _draft_length(drafted: float | None, emitted: float | None, efficiency: float | None) -> int | None:
+    """Tokens of a draft. V0's efficiency is emitted / most that could be, which is a draft's tokens and one more, a draft."""
+    if not drafted or not emitted or not efficiency:
+        return None
+    drafts = emitted / efficiency - drafted
+    length = drafted / drafts if drafts > 0 else 0.0
+    return round(length) if length and abs(length - round(length)) <= _ODD_LENGTH and round(length) else None

@@ -12,7 +12,12 @@ VERSION = re.compile(
     r"|Initializing (?:a V\d|an) LLM engine \(v(\d[^)\s]*)\)"
     r"|\bversion (\d+\.\d+\.[\w.+-]+)$"
 )
-SERVING = re.compile(r"Application startup complete|Uvicorn running on ")
+ANSWERED = r"\"POST /v1/(?:chat/)?completions HTTP/\d\.\d\" 200"
+SERVING = re.compile(
+    r"Application startup complete|Uvicorn running on "
+    rf"|^Engine \d{{1,4}}: Avg prompt throughput: |^Spec(?:Decoding|ulative) metrics: |{ANSWERED}"
+)
+"""The last three are of a log whose beginning is not there: an engine answers, and counts what it serves, only once it serves."""
 SIGNATURE = re.compile(
     r"^(?:APIServer|ApiServer|EngineCore|Worker|VllmWorker|DPCoordinator)|vLLM API server|LLM engine \(v|\[vllm\.py:|vLLM's torch\.compile"
     r"|EngineCore|WorkerProc|VllmWorker|vllm serve|^vllm: error|vllm\.v1\.|vllm/|[Ss]tarting vLLM|SpecDecoding metrics: "

@@ -107,6 +107,8 @@ class UnitState:
     script is shown with its interpreter); once it has ended, what was asked for."""
     used: Usage | None = field(default=None, compare=False)
     """Of one that lives; None where it was not looked at. It changes with every look, so it tells no state from another."""
+    age_s: float | None = field(default=None, compare=False)
+    """How long the main process of one that lives has run, by the host's clock that nobody can set; None where that is not known."""
 
 
 @dataclass(frozen=True)
@@ -300,6 +302,12 @@ class ProductionHost(Host, Protocol):
 
     def disarm(self, *, force: bool = False) -> None:
         """Production is back: nothing is left to be restored. Refused while it is not active, unless forced."""
+
+    def work_folders(self) -> tuple[str, ...]:
+        """Names of the units that have a folder of their own to work in on this host."""
+
+    def remove_work_folder(self, name: str) -> bool:
+        """Remove an ended unit's folder with all that is in it. False: there is none. HostError where the unit lives, or it is none."""
 
 
 class HostError(Exception):

@@ -22,6 +22,8 @@ class FakeProductionHost(FakeHost):
     boot_id: str = "boot1"
     stays_down: set[str] = field(default_factory=set)
     """Units that do not start again."""
+    folders: set[str] = field(default_factory=set)
+    """Units that have a folder to work in."""
     _ports: dict[str, int] = field(default_factory=dict)
 
     def serve(self, name: str, port: int = 8000) -> None:
@@ -87,3 +89,15 @@ class FakeProductionHost(FakeHost):
         """Forget it."""
         self._called("disarm", "forced" if force else "")
         self.armed = self.fired_at = None
+
+    def work_folders(self) -> tuple[str, ...]:
+        """What was set."""
+        self._called("work_folders", "")
+        return tuple(sorted(self.folders))
+
+    def remove_work_folder(self, name: str) -> bool:
+        """Forget it."""
+        self._called("remove_work_folder", name)
+        there = name in self.folders
+        self.folders.discard(name)
+        return there

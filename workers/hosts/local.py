@@ -49,7 +49,7 @@ from workers.hosts.units import (
     reap,
     unit_of,
 )
-from workers.hosts.usage import used_by
+from workers.hosts.usage import age_s, used_by
 
 POLL_S = 0.05
 SETTLE_S = 1.0
@@ -247,7 +247,7 @@ class LocalHost:
         main = self._main(record, table)
         if main is not None:
             argv, used = command_line(main.pid), used_by(main, table)
-            return UnitState(folder.name, UnitPhase.ACTIVE, record.invocation_id, main.pid, argv=argv, used=used)
+            return UnitState(folder.name, UnitPhase.ACTIVE, record.invocation_id, main.pid, argv=argv, used=used, age_s=age_s(main))
         ending, left = self._settled(folder, record, main_gone=True)
         if record.pid is None and ending is None and not left:
             return UnitState(folder.name, UnitPhase.NOT_FOUND)  # cut before the engine was started

@@ -202,3 +202,11 @@ class PatientHost:
     def disarm(self, *, force: bool = False) -> None:
         """Nothing is left to be restored."""
         self._patiently(lambda: self._host.disarm(force=force))
+
+    def work_folders(self) -> tuple[str, ...]:
+        """Units with a folder to work in."""
+        return self._patiently(self._host.work_folders)
+
+    def remove_work_folder(self, name: str) -> bool:
+        """Remove such a folder."""
+        return self._patiently(lambda: self._host.remove_work_folder(name))

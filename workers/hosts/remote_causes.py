@@ -14,6 +14,7 @@ EVIDENCE_CHARS = 500
 
 # The word for password in the translations that sudo ships; a transport runs commands in the C locale, a person may not.
 _ASKS = (
+    "interactive authentication is required|"
     "pass(w|or)|de passe|contrase|senha|parol|lösenord|adgangskode|wachtwoord|salasana|hasło|heslo|geslo|lozink|"
     "лозинк|парол|jelszó|pasvort|κωδικ|mật khẩu|パスワード|密码|密碼|암호"
 )
@@ -52,6 +53,12 @@ def _rule(pattern: str, reason: Reason, hint: str = "", command: Literal["execut
 _RULES = (
     _rule(r"^sudo\s*[:\uff1a] .*command not found", Reason.REMOTE_COMMAND_FAILED, _ON_PATH, "not_executed"),
     _rule(rf"^sudo\s*[:\uff1a].*(askpass|\btty\b|{_ASKS}|终端|終端|端末)", Reason.SUDO_PASSWORD_REQUIRED, _SUDOERS, "not_executed"),
+    _rule(
+        r"^sudo: (the \"no new privileges\"|.*must be owned by uid 0|effective uid is not 0|unknown user|no valid sudoers|parse error)",
+        Reason.PERMISSION_DENIED,
+        "sudo itself cannot work there, whatever sudoers allows",
+        "not_executed",
+    ),
     _rule(r"is not in the sudoers file|^sorry, user .* (is not allowed|may not run)", Reason.PERMISSION_DENIED, _SUDOERS, "not_executed"),
     _rule(
         r"not been booted with systemd|failed to connect to system scope bus",
@@ -63,18 +70,24 @@ _RULES = (
         Reason.USER_BUS_UNAVAILABLE,
         "XDG_RUNTIME_DIR is not set or the account does not linger (loginctl enable-linger); the unit may be running all the same",
     ),
+    _rule(r"^job for \S+ failed because a timeout was exceeded", Reason.SYSTEMD_START_TIMEOUT),
     _rule(r"no space left on device|disk quota exceeded|\bENOSPC\b|\bEDQUOT\b", Reason.DISK_FULL),
     _rule(r"^ssh: connect to host .*connection refused", Reason.CONNECTION_REFUSED, command="not_executed"),
     _rule(r"^ssh: (connect to host|could not resolve hostname)", Reason.HOST_UNREACHABLE, command="not_executed"),
     _rule(r"remote host identification has changed", Reason.HOST_KEY_CHANGED, command="not_executed"),
     _rule(r"host key verification failed", Reason.HOST_KEY_UNKNOWN, command="not_executed"),
-    _rule(r"permission denied \([a-z0-9,@.-]+\)|too many authentication failures", Reason.AUTH_FAILED, command="not_executed"),
+    _rule(
+        r"permission denied \([a-z0-9,@.-]+\)|too many authentication failures|password change required but no tty"
+        r"|^this account is currently not available|your account has expired",
+        Reason.AUTH_FAILED,
+        command="not_executed",
+    ),
     _rule(
         r"^(kex_exchange_identification|client_loop: send disconnect|connection (to|closed by|reset by) |timeout, server .* not resp)",
         Reason.CONNECTION_LOST,
     ),
     _rule(r"interactive authentication required", Reason.PERMISSION_DENIED, "polkit asks who does that; only root or a rule of polkit may"),
-    _rule(r"permission denied|access denied|operation not permitted", Reason.PERMISSION_DENIED),
+    _rule(r"permission denied|access denied|operation not permitted|insufficient permissions", Reason.PERMISSION_DENIED),
     _rule(r"command not found|: not found$|^env: .*no such file or directory", Reason.REMOTE_COMMAND_FAILED, _ON_PATH, "not_executed"),
 )
 """The first that matches any line rules; within it, the first line."""

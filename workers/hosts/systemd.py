@@ -40,6 +40,8 @@ LABEL = re.compile(r"[A-Za-z0-9_-]{1,100}")
 EXITED, KILLED, DUMPED = 1, 2, 3
 """ExecMainCode: how the main process ended, as waitid(2) numbers it."""
 LIVING = frozenset({"active", "activating", "reloading", "refreshing", "deactivating", "maintenance"})
+REMOVAL_S = 300.0
+"""How long the files of one folder may take to be removed: a training run may have left very many."""
 START_CALLS = 6
 """How often a start that is still in ExecStartPre is looked at again, 20 s each."""
 START_DEADLINE_S = 20
@@ -259,6 +261,14 @@ class SystemdHost:
         """Made by systemd at the unit's start, for whoever runs it, and never taken away."""
         return f"{WORK}/{name}"
 
+    def work_folders(self) -> tuple[str, ...]:
+        """Units that have a folder there, whoever started them."""
+        return tuple(str(unit).removesuffix(SUFFIX) for unit in self._helper.ask("work-folders")["units"])
+
+    def remove_work_folder(self, name: str) -> bool:
+        """The helper refuses what is no such folder, and one whose unit lives."""
+        return bool(self._helper.act("remove-work", timeout_s=REMOVAL_S, unit=_full(name))["removed"])
+
     def collect_files(self, patterns: Sequence[str], cwd: str, label: str, limit_bytes: int, tick: Callable[[], None]) -> Collected:
         """Copies go to `artifacts`/<label> in the worker's data folder."""
         if self._data_dir is None or LABEL.fullmatch(label) is None:
@@ -292,6 +302,8 @@ def state_of(status: Mapping[str, Any]) -> UnitState:
         argv=tuple(status.get("seen_argv") or ()) or tuple(status["argv"]),
         boot_id=status.get("boot_id"),
         used=_used(status) if phase == UnitPhase.ACTIVE else None,
+        # A helper of an earlier version does not say.
+        age_s=status.get("age_s") if phase == UnitPhase.ACTIVE else None,
     )
 
 

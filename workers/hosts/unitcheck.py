@@ -31,6 +31,7 @@ _DIRECTIVE = re.compile(
     r"|\[(?:Unit|Service|Install)\]\Z"
 )
 _OPTION = re.compile(r"--?[\w.-]+=")
+_OF_A_SHELL = frozenset({">", ">>", "<", "|", "||", "&&", "&", "2>", "2>>", "2>&1", "&>", "1>&2", ">&2"})
 _BEGINS_JSON = re.compile(r'\{ *["}]|\[ *["{\[\]\w-]')
 _DECODE = json.JSONDecoder().raw_decode
 
@@ -146,6 +147,10 @@ def _odd_words(setting: Setting, command: CommandLine) -> Iterator[Finding]:
         elif letters and "{" in word.text:
             text = f"{where}: systemd replaces %{letters[0]} inside {word.text[:80]}; write %% for a percent sign"
             yield Finding("specifier_in_json", text, None, word.text)
+    shell = next((word.raw for word in command.words[1:] if word.raw in _OF_A_SHELL), None)
+    if shell is not None and "|" not in command.prefixes:
+        text = f"{where}: systemd runs no shell, so that {shell} is given to the program as an argument; use StandardOutput= or sh -c"
+        yield Finding("shell_operator", text, Reason.UNIT_SYNTAX, shell)
     for text in _unquoted_json(command.words):
         told = f"{where}: {text[:120]} is not quoted, so that systemd takes its quotes away; put it between single quotes"
         yield Finding("unquoted_json", told, Reason.UNIT_SYNTAX, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from workers.hosts.base import Usage
 from workers.hosts.process import PROC, Process, descendants
@@ -19,6 +20,11 @@ def used_by(main: Process, table: dict[int, Process]) -> Usage:
     times = [seconds for pid in pids | {main.pid} if (seconds := _cpu_s(pid)) is not None]
     reads = [count for pid in pids | {main.pid} if (count := _read_bytes(pid)) is not None]
     return Usage(sum(times) if times else None, sum(reads) if reads else None)
+
+
+def age_s(main: Process) -> float:
+    """How long a process has run: both ends by the kernel's time since boot, which nobody can set."""
+    return max(time.clock_gettime(time.CLOCK_BOOTTIME) - main.start_ticks / TICKS, 0.0)
 
 
 def _cpu_s(pid: int) -> float | None:

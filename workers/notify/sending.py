@@ -40,6 +40,8 @@ class Letter:
     secrets: tuple[str, ...]
     message_id: str
     message: Message
+    perhaps_sent: bool = False
+    """It may have arrived before. A webhook's receiver tells that by its id; at Slack there is only the reader."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Answer:
     error: str | None = None
     text: str = ""
     pause_s: float | None = None
+    unsure: bool = False
+    """There is an error, and the message may have arrived all the same: it was on its way when it happened."""
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -98,10 +102,10 @@ async def send(
     http: httpx.AsyncClient, letter: Letter, allow: AllowList, base_url: str = "", *, timeout_s: float = TIMEOUT_S, names: Resolve = resolve
 ) -> Answer:
     """Try once. Never raises for what a receiver, a name server or a network does."""
-    begun = time.monotonic()
+    begun, on_its_way = time.monotonic(), asyncio.Event()
     try:
         async with asyncio.timeout(timeout_s):
-            answer = await _send(http, letter, allow, base_url, names)
+            answer = await _send(http, letter, allow, base_url, names, on_its_way)
     except TimeoutError:
         answer = Answer(0.0, error=f"no answer within {timeout_s:.0f} s")
     except UsageError as error:
@@ -110,13 +114,21 @@ async def send(
         answer = Answer(0.0, error=f"{type(error).__name__}: {error}".rstrip(": "))
     secrets = (letter.url, *letter.secrets)
     told = None if answer.error is None else masked(answer.error, secrets)
-    return Answer(time.monotonic() - begun, answer.http_status, told, masked(answer.text, secrets), answer.pause_s)
+    unsure = on_its_way.is_set() and answer.http_status is None
+    return Answer(time.monotonic() - begun, answer.http_status, told, masked(answer.text, secrets), answer.pause_s, unsure)
 
 
-async def _send(http: httpx.AsyncClient, letter: Letter, allow: AllowList, base_url: str, names: Resolve) -> Answer:
+async def _send(
+    http: httpx.AsyncClient, letter: Letter, allow: AllowList, base_url: str, names: Resolve, on_its_way: asyncio.Event
+) -> Answer:
+    async def trace(event: str, _info: object) -> None:
+        if event.endswith("send_request_headers.started"):
+            on_its_way.set()
+
     target = parse_target(letter.kind, letter.url)
     address = await _address(letter.kind, target, allow, names)
     request = _request(http, letter, target, address, base_url)
+    request.extensions["trace"] = trace
     response = await http.send(request, stream=True)
     try:
         text = await _beginning(response)
@@ -142,7 +154,7 @@ def _request(http: httpx.AsyncClient, letter: Letter, target: Target, address: s
     named = host if target.port == PORTS[target.scheme] else f"{host}:{target.port}"
     headers = {"host": named, "content-type": "application/json", "user-agent": f"expctl/{version('expctl')}"}
     if letter.kind == "slack":
-        body = slack.render(letter.message, base_url)
+        body = slack.render(letter.message, base_url, perhaps_sent=letter.perhaps_sent)
     else:
         body = webhook.render(letter.message, base_url)
         headers |= webhook.headers(letter.secrets, letter.message_id, body, datetime.now(UTC))

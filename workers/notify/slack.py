@@ -41,9 +41,13 @@ _TIGHTER = (
 """The first that fits is taken. The last fits whatever the texts are: a sign takes four bytes at most."""
 
 
-def render(message: Message, base_url: str = "") -> bytes:
-    """The body of the request, at most 13 kB."""
+REPEATED = "This may be here twice: it is not known whether an earlier try arrived."
+
+
+def render(message: Message, base_url: str = "", *, perhaps_sent: bool = False) -> bytes:
+    """The body of the request, at most 13 kB. `perhaps_sent`: Slack knows no ids of messages, so the reader is told."""
     body = b""
+    message = message.model_copy(update={"lines": [REPEATED, *message.lines]}) if perhaps_sent else message
     for limits in _TIGHTER:
         body = json.dumps(_payload(message, base_url, limits), ensure_ascii=False, separators=(",", ":")).encode()
         if len(body) <= MAX_BYTES:

@@ -13,6 +13,10 @@ from workers.sim.profile import Profile
 from workers.sim.state import CONTEXT_MIB, LOADED_MIB, TOTAL_MIB, holdings, used_mib, write_holding
 
 TOTAL_GIB = TOTAL_MIB / 1024
+OUT_OF_MEMORY = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of 95.59 GiB of "
+    "which 1.04 GiB is free."
+)
 TAIL = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
 ROUTES = (
     "/version, Methods: GET",
@@ -113,6 +117,16 @@ class Loader:
                 )
 
     async def _weights(self) -> None:
+        took = await self._shards(f"{OUT_OF_MEMORY} Including non-PyTorch memory, this process has 94.54 GiB memory in use.")
+        if self.config.bars:
+            total = self.profile.shards
+            self.log.raw(shard_bar(total, total, took) + "\n")  # vLLM shows the full bar twice, then an empty line
+        self.log.info(WORKER, "default_loader.py:501", f"Loading weights took {took:.2f} seconds")
+        loaded = f"Model loading took {self.profile.weights_gib:.2f} GiB memory and {took:.6f} seconds"
+        self.log.info(WORKER, "gpu_model_runner.py:5290", loaded)
+
+    async def _shards(self, out_of_memory: str) -> float:
+        """Shard after shard into the GPUs; how long it took, in seconds. `out_of_memory` is the cause where a fault says so."""
         total, start = self.profile.shards, time.monotonic()
         hang = self.knobs.fault("hang_at")
         for done in range(total + 1):
@@ -123,16 +137,8 @@ class Loader:
             if hang and 100 * done >= hang.value * total:
                 await self._forever()
             if self.knobs.fault("oom_at_load") and 2 * done >= total:
-                self._fail(
-                    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of 95.59 GiB of "
-                    "which 1.04 GiB is free. Including non-PyTorch memory, this process has 94.54 GiB memory in use."
-                )
-        took = time.monotonic() - start
-        if self.config.bars:
-            self.log.raw(shard_bar(total, total, took) + "\n")  # vLLM shows the full bar twice, then an empty line
-        self.log.info(WORKER, "default_loader.py:501", f"Loading weights took {took:.2f} seconds")
-        loaded = f"Model loading took {self.profile.weights_gib:.2f} GiB memory and {took:.6f} seconds"
-        self.log.info(WORKER, "gpu_model_runner.py:5290", loaded)
+                self._fail(out_of_memory)
+        return time.monotonic() - start
 
     async def _compile(self) -> None:
         if self.config.eager:

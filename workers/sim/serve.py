@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from workers.sim.api import Api
@@ -26,6 +26,8 @@ from workers.sim.state import LOADED_MIB, drop_holding, visible_gpus, write_hold
 STATS_INTERVAL_S = 10.0
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(3600)"
 
+ServerMaker = Callable[[ServeConfig, Profile, Knobs, EngineLog, list[int]], "Server"]
+
 
 def main(argv: Sequence[str]) -> int:
     """Run the command line; the exit status."""
@@ -35,16 +37,20 @@ def main(argv: Sequence[str]) -> int:
     if not argv or argv[0] != "serve":
         sys.stderr.write(f"{TOP_USAGE}vllm: error: argument subparser: this simulation knows `serve` only\n")
         return 2
-    log = EngineLog()
+    return live("vLLM 0.32.0", lambda: parse_serve(argv[1:], os.environ.get("VLLM_API_KEY")), EngineLog(), Server)
+
+
+def live(imitated: str, parse: Callable[[], ServeConfig], log: EngineLog, server: ServerMaker) -> int:
+    """A life from the knobs in the environment to the end; the exit status. `parse` reads the command line."""
     try:
         knobs = Knobs.from_env()
         profile = load_profile(knobs.profile)
     except ValueError as error:
         log.raw(f"error: {error}\n")
         return 2
-    log.plain(f"SIMULATION: an imitation of vLLM 0.32.0 by expctl (profile {profile.name}); no model is loaded, every number is made up")
+    log.plain(f"SIMULATION: an imitation of {imitated} by expctl (profile {profile.name}); no model is loaded, every number is made up")
     try:
-        config = parse_serve(argv[1:], os.environ.get("VLLM_API_KEY"))
+        config = parse()
         gpus = choose_gpus(config)
         bound = bind(config)
     except ConfigRefused as refused:
@@ -54,7 +60,7 @@ def main(argv: Sequence[str]) -> int:
         log.raw(traceback.format_exc())
         return 1
     with bound:
-        return asyncio.run(Server(config, profile, knobs, log, gpus).run(bound))
+        return asyncio.run(server(config, profile, knobs, log, gpus).run(bound))
 
 
 def choose_gpus(config: ServeConfig) -> list[int]:

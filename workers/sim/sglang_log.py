@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from workers.sim.load import TOTAL_GIB, Loader, LoadFailed
-from workers.sim.log import EngineLog, shard_bar
+from workers.sim.load import OUT_OF_MEMORY, TOTAL_GIB, Loader, LoadFailed
+from workers.sim.log import EngineLog
 from workers.sim.state import CONTEXT_MIB, LOADED_MIB, holdings, used_mib
 
 VERSION = "0.5.6"
@@ -63,23 +63,11 @@ class SglangLoader(Loader):
             )
 
     async def _weights(self) -> None:
-        total, start = self.profile.shards, time.monotonic()
-        hang = self.knobs.fault("hang_at")
         self._say(f"Load weight begin. avail mem={TOTAL_GIB:.2f} GB", "TP0")
-        for done in range(total + 1):
-            await self._until(0.12 + 0.5 * done / total)
-            self.log.raw(shard_bar(done, total, time.monotonic() - start))
-            self._hold(CONTEXT_MIB + int(self.profile.weights_gib * 1024 * done / total))
-            if hang and 100 * done >= hang.value * total:
-                await self._forever()
-            if self.knobs.fault("oom_at_load") and 2 * done >= total:
-                self._fail(
-                    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.19 GiB. GPU 0 has a total capacity of 95.59 GiB of "
-                    "which 1.04 GiB is free."
-                )
+        took = await self._shards(OUT_OF_MEMORY)
         weights = self.profile.weights_gib
         self._say(
-            f"Load weight end. elapsed={time.monotonic() - start:.2f} s, type={self.profile.architecture}, dtype=torch.bfloat16, "
+            f"Load weight end. elapsed={took:.2f} s, type={self.profile.architecture}, dtype=torch.bfloat16, "
             f"avail mem={TOTAL_GIB - weights:.2f} GB, mem usage={weights:.2f} GB.",
             "TP0",
         )

@@ -2,51 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workers.sim.api import Api
-from workers.sim.flags import ConfigRefused, ServeConfig
+from workers.sim.flags import ServeConfig
 from workers.sim.http import Responder
 from workers.sim.knobs import Knobs
 from workers.sim.log import API, EngineLog
 from workers.sim.metrics import IntervalStats, Metrics
-from workers.sim.profile import Profile, load_profile
-from workers.sim.serve import Server, bind, choose_gpus
+from workers.sim.profile import Profile
+from workers.sim.serve import Server, live
 from workers.sim.sglang_flags import parse
 from workers.sim.sglang_log import VERSION, SglangLoader, SglangLog
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command line; the exit status."""
-    log = SglangLog()
     words = list(argv[1:] if argv[:1] == ["serve"] else argv)
-    try:
-        knobs = Knobs.from_env()
-        profile = load_profile(knobs.profile)
-    except ValueError as error:
-        log.raw(f"error: {error}\n")
-        return 2
-    log.plain(
-        f"SIMULATION: an imitation of SGLang {VERSION} by expctl (profile {profile.name}); no model is loaded, every number is made up"
-    )
-    config = parse(words)
-    try:
-        gpus = choose_gpus(config)
-        bound = bind(config)
-    except ConfigRefused as refused:
-        log.raw(f"Traceback (most recent call last):\n{refused.message}")
-        return 1
-    except OSError:
-        log.raw(traceback.format_exc())
-        return 1
-    with bound:
-        return asyncio.run(SglangServer(config, profile, knobs, log, gpus).run(bound))
+    return live(f"SGLang {VERSION}", lambda: parse(words), SglangLog(), SglangServer)
 
 
 @dataclass

@@ -71,8 +71,8 @@ class Recorder(Protocol):
     def launched(self) -> dict[str, Any]:
         """Evidence of the launch step; empty before it."""
 
-    def since_launch_s(self) -> float:
-        """Seconds since the launch step began, also across workers."""
+    def since_launch_s(self, ran_s: float | None = None) -> float:
+        """Seconds since the launch step began, also across workers. `ran_s`: how long the unit has run by the host's own clock."""
 
     def longest_s(self, phase: str | None) -> float | None:
         """The longest that a phase of such a load took before; None where none was seen. `None` is what comes before the first."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from service.domain.engine_spec import VllmEngine
-from service.domain.llamacpp_spec import LlamacppEngine
 from service.domain.reasons import Reason
-from service.domain.sglang_spec import SglangEngine
+from service.domain.server_spec import ServerSpec
 from service.domain.spec import Spec
 from workers.bench.run import Asked
 from workers.bench.target import Target
@@ -33,7 +32,7 @@ def bench_target(ctx: StepContext) -> Target:
 def asked_of(spec: Spec) -> Asked:
     """Whether the experiment's server speculates, as far as its own keys tell."""
     engine = spec.engine
-    if not isinstance(engine, VllmEngine | LlamacppEngine | SglangEngine):
+    if not isinstance(engine, VllmEngine | ServerSpec):
         return Asked()
     if engine.speculative is not None:
         return Asked(engine.speculative.method != "none", engine.speculative.num_speculative_tokens)

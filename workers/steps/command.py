@@ -205,7 +205,7 @@ def _ended(ctx: StepContext, watch: _Watch) -> UnitState:
             if state.exit_status != 0:
                 watch.read_rest()
             return state
-        if watch.timed_out or ctx.recorder.since_launch_s() > _spec(ctx).timeout:
+        if watch.timed_out or ctx.recorder.since_launch_s(state.age_s) > _spec(ctx).timeout:
             if not watch.timed_out:
                 watch.give_up()
             return ctx.host.stop_unit(ctx.unit)

@@ -209,9 +209,9 @@ class FakeRecorder:
         """What launch recorded."""
         return self.invocation_id
 
-    def since_launch_s(self) -> float:
-        """By the clock, and by what another worker used before."""
-        return self.launched_s_ago + self.clock.now
+    def since_launch_s(self, ran_s: float | None = None) -> float:
+        """By the clock, and by what another worker used before: the host's word for it, else what was set."""
+        return self.launched_s_ago + self.clock.now if ran_s is None else ran_s
 
     def longest_s(self, phase: str | None) -> float | None:
         """What was set for the phase."""

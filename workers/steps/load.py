@@ -6,7 +6,7 @@ from typing import Any
 
 from service.domain.reasons import Reason
 from workers.engines.base import LoadLog, LoadProgress, Readiness
-from workers.hosts.base import PortOwner, UnitPhase, Usage
+from workers.hosts.base import PortOwner, UnitPhase, UnitState
 from workers.steps.base import StepContext, StepFailed, follow_log, last_telling, rest_of_log, why_ended
 from workers.steps.signs import Signs, told
 
@@ -24,12 +24,13 @@ def load(ctx: StepContext) -> None:
     while True:
         ctx.recorder.check()
         progress = _read_log(ctx, reader, progress, signs)
-        signs.see(_still_running(ctx, reader))
+        state = _still_running(ctx, reader)
+        signs.see(None if state is None else state.used)
         readiness = _probe(ctx)
         if readiness is not None and readiness.ready:
             _remember(ctx, progress, readiness)
             return
-        _give_up_where_due(ctx, signs, progress, readiness)
+        _give_up_where_due(ctx, signs, progress, readiness, None if state is None else state.age_s)
         ctx.clock.wait(ctx.host.poll_s)
 
 
@@ -49,13 +50,13 @@ def _shown(progress: LoadProgress) -> dict[str, Any]:
     return {"phase": progress.phase, "stage": progress.stage, "done": progress.done, "total": progress.total, "percent": progress.percent}
 
 
-def _still_running(ctx: StepContext, reader: LoadLog) -> Usage | None:
-    """What its processes have used; StepFailed where it runs no more."""
+def _still_running(ctx: StepContext, reader: LoadLog) -> UnitState | None:
+    """The unit as it lives; StepFailed where it runs no more. None for an endpoint."""
     if not ctx.engine.owns_process:
         return None
     state = ctx.observed()
     if state.phase == UnitPhase.ACTIVE:
-        return state.used
+        return state
     progress = reader.feed(rest_of_log(ctx))
     last = last_telling(list(ctx.recorder.copied_log()))
     known, how = why_ended(ctx, state)
@@ -85,7 +86,7 @@ def _ours_alone(ctx: StepContext, owner: PortOwner) -> None:
         raise StepFailed(Reason.WRONG_SERVER_ON_PORT, f"port {ctx.port} is owned by {who}, not by {ctx.unit}", who)
 
 
-def _give_up_where_due(ctx: StepContext, signs: Signs, progress: LoadProgress, readiness: Readiness | None) -> None:
+def _give_up_where_due(ctx: StepContext, signs: Signs, progress: LoadProgress, readiness: Readiness | None, ran_s: float | None) -> None:
     limits = ctx.spec.load
     if not ctx.engine.owns_process:
         if signs.silent_s > min(ENDPOINT_PATIENCE_S, limits.timeout):
@@ -93,7 +94,7 @@ def _give_up_where_due(ctx: StepContext, signs: Signs, progress: LoadProgress, r
             raise StepFailed(Reason.CONNECTION_REFUSED, f"{ctx.address} did not serve within {ENDPOINT_PATIENCE_S:.0f} s: {detail}", detail)
         return
     where = f"{progress.phase or 'before its first phase'}" + (f" at {progress.percent:.0f} %" if progress.percent is not None else "")
-    if ctx.recorder.since_launch_s() > limits.timeout:
+    if ctx.recorder.since_launch_s(ran_s) > limits.timeout:
         raise StepFailed(Reason.LOAD_TIMEOUT, f"not ready after {limits.timeout:.0f} s, in {where}")
     signs.look()
     limit_s = signs.limit_s()

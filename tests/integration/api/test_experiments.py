@@ -1,18 +1,17 @@
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from sqlmodel import select
+from sqlalchemy import update
+from sqlmodel import col, select
 
 from service.domain.reasons import Reason
 from service.domain.status import Outcome, StepName
-from service.store import experiments, hosts
-from service.store.tables import HostRow
+from service.store import experiments, hosts, workers
+from service.store.tables import HostRow, WorkerRow
 from tests.integration.api.service import Api, Hands, problem, spec
 
 
@@ -38,103 +37,6 @@ def test_several_at_once_are_a_list(api: Api) -> None:
 
 def test_nobody_named_is_anonymous(api: Api) -> None:
     assert api.post("/v1/experiments", spec()).json()["created_by"] == "anonymous"
-
-
-@pytest.mark.parametrize(
-    ("body", "title"),
-    [
-        ({"nam": "x"}, "unknown key nam at the top; did you mean name?"),
-        ({"bench": {"concurency": [1]}}, "unknown key concurency in bench; did you mean concurrency?"),
-        ({"engine": {"kind": "vllm", "model": "m", "arg": {}}}, "unknown key arg in engine; did you mean args?"),
-        ({"priority": "5"}, "priority: must be a whole number (it is '5')"),
-        ({"engine": {"kind": "vllm", "model": "m", "api_key": "sk"}}, "engine.api_key: write a reference such as env:VLLM_API_KEY"),
-        ({"bench": {"repeat": 0}}, "bench.repeat: must be 1 or more (it is 0)"),
-        ({"baseline": 77}, "baseline 77 does not exist"),
-        ({"baseline": 2**70}, f"baseline {2**70} does not exist"),
-        ({"after": [-1]}, "after: -1 does not exist"),
-        ({"after": [2**40]}, f"after: {2**40} does not exist"),
-        ({"name": " "}, "name: must be one line of text with something to see in it (it is ' ')"),
-        ({"name": "a\nb"}, "name: must be one line of text with something to see in it"),
-        ({"not_before": "25:00"}, "not_before: write a time such as 22:00 or 2026-12-01T22:00 (it is '25:00')"),
-        ({"engine": {"kind": "endpoint", "base_url": "x"}}, "engine.base_url: write it like http://127.0.0.1:8000/v1 (it is 'x')"),
-        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": math.nan}}}, "engine.args.a: nan is no number that could be passed on"),
-        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": [-math.inf]}}}, "engine.args.a.0: -inf is no number"),
-        ({"engine": {"kind": "vllm", "model": "m", "args": {"a": 2**64}}}, "engine.args.a: has more than 64 bits"),
-        ({"engine": {"kind": "vllm", "model": "m", "speculative": {"x": {"y": math.inf}}}}, "engine.speculative.x.y: inf is no number"),
-        ({"bench": {"extra_body": {"seed": -(2**63) - 1}}}, "bench.extra_body.seed: has more than 64 bits"),
-        ({"bench": {"prompts": [{"id": "a", "messages": [{"x": math.nan}]}]}}, "bench.prompts.0.messages.0.x: nan is no number"),
-        ({"name": "\ud800"}, "the request: '\\ud800' holds a NUL or half a character"),
-    ],
-)
-def test_a_mistake_is_named_without_a_line(api: Api, body: dict[str, Any], title: str) -> None:
-    found = problem(api.post_text("/v1/experiments", json.dumps({**spec(), **body})), 422, "invalid-experiment")
-    assert found["title"].startswith(title)
-    assert "the request, line" not in found["title"]
-    assert api.get("/v1/experiments").json()["items"] == []
-
-
-def test_every_mistake_is_named_at_once(api: Api) -> None:
-    found = problem(api.post("/v1/experiments", {"nam": "x", "bench": {"repeat": "3"}}), 422, "invalid-experiment")
-    for words in ("unknown key nam", "engine is missing", "name is missing", "bench.repeat"):
-        assert words in found["title"]
-    assert "line 1" not in found["title"]
-    assert found["todo"] == "see `expctl schema` for every key and its type"
-
-
-def test_one_mistake_in_a_list_queues_nothing(api: Api) -> None:
-    problem(api.post("/v1/experiments", [spec(), spec(nam="y")]), 422, "invalid-experiment")
-    assert api.get("/v1/experiments").json()["items"] == []
-
-
-@pytest.mark.parametrize("body", [3, "x", None, True])
-def test_what_is_no_mapping_is_no_experiment(api: Api, body: Any) -> None:
-    answer = api.post_text("/v1/experiments", json.dumps(body))
-    assert answer.status_code == 422
-    assert answer.headers["content-type"] == "application/problem+json"
-
-
-def test_no_experiment_at_all(api: Api) -> None:
-    assert problem(api.post("/v1/experiments", []), 422, "invalid-input")["title"] == "the request holds 0 experiments"
-
-
-@pytest.mark.parametrize("headers", [{}, {"idempotency-key": "k"}])
-def test_nested_without_end_is_refused(api: Api, headers: dict[str, str]) -> None:
-    deep = '{"name":"x","engine":{"kind":"vllm","model":"m","args":{"a":' + "[" * 400 + "]" * 400 + "}}}"
-    answer = api.ask("POST", "/v1/experiments", content=deep.encode(), headers={"content-type": "application/json", **headers})
-    found = problem(answer, 422, "invalid-experiment")
-    assert found["title"] == "the request is nested too deeply"
-
-
-@pytest.mark.parametrize(
-    ("sent", "what"), [("{", "body.1: is not JSON: Expecting property name enclosed in double quotes"), ("", "body: is missing")]
-)
-def test_a_body_that_is_no_json(api: Api, sent: str, what: str) -> None:
-    found = problem(api.post_text("/v1/experiments", sent), 422, "invalid-input")
-    assert found["detail"] == what
-    assert found["errors"] == [dict(zip(("where", "what"), what.split(": ", 1), strict=True))]
-
-
-@pytest.mark.parametrize("body", [b'{"name": ' + b"9" * 5000 + b"}", b'{"name": "\xff"}'])
-def test_a_body_that_cannot_be_read(api: Api, body: bytes) -> None:
-    answer = api.ask("POST", "/v1/experiments", content=body, headers={"content-type": "application/json"})
-    assert problem(answer, 422, "invalid-input")["title"] == "the request's body cannot be read"
-
-
-def test_the_largest_numbers_that_programs_know_are_passed_on(api: Api) -> None:
-    args = {"a": 2**64 - 1, "b": -(2**63)}
-    made = api.submit(engine={"kind": "vllm", "model": "m", "args": args})
-    assert made["spec"]["engine"]["args"] == args
-
-
-def test_half_a_character_is_refused_with_a_key_too(api: Api) -> None:
-    body = json.dumps(spec(name="\ud800")).encode()
-    answer = api.ask("POST", "/v1/experiments", content=body, headers={"content-type": "application/json", "idempotency-key": "k"})
-    problem(answer, 422, "invalid-experiment")
-
-
-def test_an_unknown_host_is_named_with_the_known_ones(api: Api) -> None:
-    found = problem(api.post("/v1/experiments", spec(host="gpu-9")), 422, "invalid-experiment")
-    assert (found["title"], found["detail"]) == ("host gpu-9 is not known", "known: local")
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/logs", "/results"])
@@ -284,6 +186,26 @@ def test_a_step_that_is_none_has_no_log(api: Api) -> None:
     assert "must be 'clear', 'launch', 'load', 'warm', 'measure' or 'collect'" in found["detail"]
 
 
+def test_a_worker_that_gives_no_sign_is_told_of_before_its_lease_is_over(api: Api) -> None:
+    api.submit()
+    hands = Hands(api.database)
+    hands.log(hands.take(), StepName.LOAD, "x")
+
+    def seen(ago_s: float, left_s: float) -> str:
+        with api.database.write() as session:
+            hosts.heartbeat(session, hands.lease, left_s)
+            workers.beat(session, hands.lease.host_id, hands.lease.owner, "1")
+            session.execute(update(WorkerRow).values(seen=col(WorkerRow.seen) - ago_s))
+        return str(api.get("/v1/experiments/1").json()["status_text"])
+
+    assert seen(14.0, 46.0) == "Loading", "one beat is not missed yet"
+    assert seen(34.0, 26.0) == "Loading; no sign of its worker for 34 s"
+    assert seen(34.0, 3000.0) == "Loading", "leases may be longer, and beats as well"
+    assert seen(70.0, -1.0).startswith("Loading; nobody works on it")
+    api.submit()
+    assert "no sign" not in api.get("/v1/experiments/2").json()["status_text"], "that one waits"
+
+
 def test_where_an_experiment_is_that_nobody_works_on(api: Api) -> None:
     api.submit()
     hands = Hands(api.database)
@@ -319,40 +241,6 @@ def test_results_so_far_and_in_the_end(api: Api) -> None:
     [phase] = found["phases"]
     assert (phase["concurrency"], phase["summary"]["output_tps"], len(phase["requests"])) == (1, 50.0, 10)
     assert phase["requests"][0]["completion_tokens"] is None, "not known is never 0"
-
-
-def measured(api: Api, *speeds: float) -> None:
-    hands = Hands(api.database)
-    for speed in speeds:
-        number = api.submit(name=f"at {speed}")["id"]
-        assert hands.take() == number
-        hands.measure(number, speed)
-        hands.finish(number)
-
-
-def test_one_candidate_is_an_object_and_several_are_a_list(api: Api) -> None:
-    measured(api, 50.0, 25.0, 100.0)
-    one = api.get("/v1/compare", base=1, ids="2").json()
-    assert (one["schema"], one["baseline"], one["candidate"], one["verdict"]) == ("expctl.comparison/1", 1, 2, "worse")
-    several = api.get("/v1/compare", base=1, ids="3,2").json()
-    assert [(item["candidate"], item["verdict"]) for item in several] == [(3, "better"), (2, "worse")]
-    assert several[1] == one
-
-
-def test_what_is_not_measured_yet_cannot_be_compared(api: Api) -> None:
-    measured(api, 50.0)
-    api.submit()
-    for base, ids in ((1, "2"), (2, "1")):
-        found = problem(api.get("/v1/compare", base=base, ids=ids), 409, "not-ready")
-        assert (found["title"], found["detail"]) == ("experiment 2 has nothing to compare", "it has not finished")
-    api.post("/v1/experiments/2/cancel")
-    assert problem(api.get("/v1/compare", base=1, ids="2"), 409, "not-ready")["detail"] == "nothing was measured"
-    problem(api.get("/v1/compare", base=1, ids="9"), 404, "not-found")
-
-
-@pytest.mark.parametrize("ids", ["", "x", "1,", "0", "1,,2", "9999999999", ",".join(["1"] * 51)])
-def test_candidates_that_are_none(api: Api, ids: str) -> None:
-    problem(api.get("/v1/compare", base=1, ids=ids), 422, "invalid-input")
 
 
 def test_where_it_is_in_the_queue(api: Api) -> None:

@@ -19,6 +19,7 @@ from service.store import notifiers, outbox
 from tests.integration.messages.night import Night
 from tests.integration.messages.receiver import OK, Answer, Got, Receiver
 from workers.mailroom import Mailroom
+from workers.notify import slack
 
 DOWN: Answer = (502, {}, "bad gateway")
 on_sqlite = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -153,6 +154,41 @@ def test_two_postmen_send_each_message_once(night: Night, receiver: Receiver) ->
     assert len({got.id for got in receiver.got}) == 8
     for number in numbers:
         assert [got.about[0] for got in receiver.got if got.about[1] == number] == ["experiment.started", "experiment.failed"]
+
+
+@on_sqlite
+@pytest.mark.parametrize(("kind", "says_so"), [("slack", True), ("webhook", False)])
+def test_a_reader_at_slack_is_told_that_it_may_be_a_repeat(
+    night: Night, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, kind: str, says_so: bool
+) -> None:
+    night.notifier("x", receiver.url, kind=kind)
+    night.fail()
+    with monkeypatch.context() as killed:
+        killed.setattr(outbox, "record", lambda *_: (_ for _ in ()).throw(MemoryError))
+        killed.setattr("workers.postman.log.error", lambda *_, **__: None)
+        night.postman().once()
+    night.clock.now += outbox.CLAIM_S + 1
+    night.postman().once()
+    assert [slack.REPEATED in got.text for got in receiver.got] == [False, says_so]
+
+
+@on_sqlite
+@pytest.mark.parametrize("unsure", [True, False])
+def test_only_a_try_that_nobody_knows_the_end_of_is_perhaps_a_repeat(night: Night, receiver: Receiver, unsure: bool) -> None:
+    night.notifier("hook", receiver.url)
+    night.fail()
+    night.postman().collect()
+
+    def taken() -> list[outbox.Claimed]:
+        with night.database.write() as session:
+            return outbox.claim(session, night.clock.now, {}, 4)
+
+    [first] = taken()
+    with night.database.write() as session:
+        outbox.record(session, first, outbox.Attempted(error="no", unsure=unsure), night.clock.now)
+    assert taken() == []
+    night.clock.now += DELAYS_S[0] + 1
+    assert [one.perhaps_sent for one in [first, *taken()]] == [False, unsure]
 
 
 def test_killed_between_sending_and_writing_it_down(night: Night, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

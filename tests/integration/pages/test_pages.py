@@ -95,6 +95,13 @@ def test_comparing_says_what_the_api_says(night: Browser) -> None:
         assert f"{row['tps'][0]:.1f} {row['tps'][1]:.1f}" in text
     assert f"Better: +{100 * (phase['effect']['tps_ratio'] - 1):.1f} % tok/s" in text
     assert f"{phase['effect']['tps_ratio']:.3f}" in text
+    assert "p99 of all prompts (n=" in text
+    assert "The same everywhere" not in text
+    everything = night.page("/compare?base=1&ids=2&all=true").text
+    assert "The same everywhere" in everything
+    shared = night.api.get("/v1/compare", base=1, ids="2", all_fields="true").json()["spec_equal"]
+    assert all(path in everything for path in shared)
+    assert len(shared) == found["equal_fields"] > 0
 
 
 def test_a_comparison_is_a_file_too(night: Browser) -> None:

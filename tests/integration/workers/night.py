@@ -48,6 +48,12 @@ def submit(database: Database, name: str = "x", **more: Any) -> int:
         return submission.submit(session, Spec.model_validate(spec), "me").id or 0
 
 
+def submit_command(database: Database, name: str) -> int:
+    spec = {"name": name, "engine": {"kind": "command", "run": ["/bin/true"]}}
+    with database.write() as session:
+        return submission.submit(session, Spec.model_validate(spec), "me").id or 0
+
+
 def read(database: Database, experiment_id: int) -> ExperimentRow:
     with database.read() as session:
         return experiments.get(session, experiment_id)

@@ -3,84 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import update
-from sqlmodel import select
 
 from service.domain.events import EventType
-from service.domain.host_requests import RequestKind
 from service.domain.reasons import Reason
 from service.domain.status import Outcome, Status
-from service.store import agenda, events, hostrequests, hosts, openings, shifts
+from service.store import events, hosts, openings, shifts
 from service.store.database import Database
-from service.store.tables import DurationRow, HostRequestRow, ShiftRow
-from tests.integration.workers.night import Night, install, read, submit
-from workers import serving
-from workers.engines.base import Readiness
-from workers.hosts.base import UnitState
-from workers.hosts.fake_production import FakeProductionHost
-from workers.reaching import Reach
+from service.store.tables import DurationRow, ShiftRow, utc_now
+from tests.integration.workers.night import Night, read, submit, submit_command
+from tests.integration.workers.parking import PROD, closings, configure, due, serving_units, told, window
+from workers.shift import _Shift
 from workers.steps.base import HandOver
-
-PROD = "vllm-prod.service"
-ANSWERED = Readiness(True, detail="m answered", models=("m",), token="ok")  # noqa: S106 - what the model said
-
-
-def window(*, open_now: bool) -> str:
-    """Two hours that contain this minute, or that are far from it."""
-    start = datetime.now(UTC) + timedelta(hours=-1 if open_now else 6)
-    return f"{start:%H:%M}-{start + timedelta(hours=2):%H:%M}"
-
-
-class ParkingHost(FakeProductionHost):
-    """Every unit of ours listens at once."""
-
-    def start_unit(self, definition: Any) -> UnitState:
-        super().start_unit(definition)
-        self.listen(definition.name, 8001)
-        return self.unit(definition.name)
-
-
-@pytest.fixture
-def evening(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Night:
-    made = Night(database, tmp_path)
-    made.host = ParkingHost("local")
-    install(made, monkeypatch)
-    monkeypatch.setattr(Reach, "impatient", lambda _self: made.host)
-    monkeypatch.setattr(serving, "probe", lambda *_: ANSWERED)
-    made.host.serve(PROD)
-    configure(database)
-    return made
-
-
-def configure(database: Database, **changes: Any) -> None:
-    config = {"units": "systemd", "park": [PROD], "window": window(open_now=True), "close_after": 0.05, **changes}
-    with database.write() as session:
-        hosts.register(session, "local", "local", config)
-
-
-def told(database: Database) -> list[EventType]:
-    wanted = ("shift.", "production.", "host.", "experiment.started", "experiment.finished", "experiment.requeued")
-    with database.read() as session:
-        return [event.type for event in events.since(session) if event.type.startswith(wanted)]
-
-
-def due(database: Database) -> bool:
-    with database.read() as session:
-        return agenda.of(session, "local", datetime.now(UTC)).anything
-
-
-def serving_units(night: Night) -> list[str]:
-    return [name for name, state in night.host.states.items() if state.phase == "active"]
-
-
-def closings(database: Database) -> list[str | None]:
-    with database.read() as session:
-        return [row.closing for row in session.exec(select(ShiftRow).order_by(ShiftRow.id)).all()]  # type: ignore[arg-type]
 
 
 def test_a_night_in_order(database: Database, evening: Night) -> None:
@@ -171,6 +110,36 @@ def test_the_same_failure_again_does_not_trip(database: Database, evening: Night
     evening.meanwhile = lambda spec, _look: evening.host.end(f"expctl-{len(evening.measured)}-{spec.name}", 1)
     evening.work()
     assert len(evening.measured) == 4
+
+
+def test_folders_of_commands_go_when_the_shift_ends(database: Database, evening: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [submit_command(database, name) for name in ("train", "other")]
+    monkeypatch.setattr("service.store.retention.work_is_over", lambda _session, _host, found: dict.fromkeys(found, "train"))
+    evening.host.folders = {f"expctl-{ids[0]}-train", f"expctl-{ids[1]}-other", "expctl-77-train", "expctl-78-train"}
+    evening.host.fail("remove_work_folder", Reason.PERMISSION_DENIED, "a link or a file")
+    evening.work()
+    assert evening.host.folders == {f"expctl-{ids[0]}-train", f"expctl-{ids[1]}-other"}, (
+        "the first was refused, and another has another name"
+    )
+
+
+def test_a_clock_that_is_set_gives_nothing_back_early(database: Database, evening: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure(database, close_after=600)
+    submit(database)
+    idle, hands, seen = _Shift._idle, SimpleNamespace(now=0.0), []
+    monkeypatch.setattr("workers.shift.time", SimpleNamespace(monotonic=lambda: hands.now))
+    monkeypatch.setattr("workers.shift.IDLE_POLL_S", 0.01)
+
+    def looked(shift: _Shift) -> None:
+        idle(shift)
+        seen.append(shift.book.closing())
+        with database.write() as session:
+            session.execute(update(ShiftRow).values(idle_since=utc_now() - timedelta(hours=1)))
+        hands.now += 300
+
+    monkeypatch.setattr("workers.shift._Shift._idle", looked)
+    evening.work()
+    assert seen == [None, None, "nothing left to do"]
 
 
 def test_give_back_ends_the_shift_now_and_queues_what_ran_again(database: Database, evening: Night) -> None:
@@ -326,137 +295,3 @@ def test_a_worker_lost_while_parking_or_restoring_is_followed_by_one_that_goes_o
     assert told(database).count(EventType.PRODUCTION_RESTORED) == 1
     with database.read() as session:
         assert shifts.current(session, 1) is None
-
-
-def rehearsal(database: Database) -> int:
-    with database.write() as session:
-        return hostrequests.ask(session, "local", RequestKind.REHEARSE, {}, "me").id or 0
-
-
-def answer_to(database: Database, number: int) -> dict[str, Any]:
-    with database.read() as session:
-        row = hostrequests.get(session, "local", number)
-        return {"status": row.status, "ok": row.ok, **row.answer}
-
-
-def test_a_rehearsal_parks_and_gives_back_and_runs_nothing(database: Database, evening: Night) -> None:
-    configure(database, window=None)
-    submit(database)
-    asked = rehearsal(database)
-    evening.work()
-    found = answer_to(database, asked)
-    assert (found["ok"], found["downtime_s"] is not None) == (True, True)
-    assert (evening.measured, serving_units(evening), closings(database)) == ([], [PROD], ["a rehearsal"])
-
-
-def test_a_rehearsal_whose_worker_dies_is_given_back_and_runs_nothing(
-    database: Database, evening: Night, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    configure(database, window=None)
-    submit(database)
-    asked = rehearsal(database)
-    stop_unit, left = evening.host.stop_unit, [1]
-
-    def die(*args: Any, **named: Any) -> UnitState:
-        state = stop_unit(*args, **named)
-        if left and left.pop():
-            raise HandOver
-        return state
-
-    monkeypatch.setattr(evening.host, "stop_unit", die)
-    evening.work()
-    assert serving_units(evening) == [], "it died with production stopped"
-    evening.work("second")
-    assert (evening.measured, serving_units(evening), closings(database)) == ([], [PROD], ["a rehearsal"])
-    found = answer_to(database, asked)
-    assert (found["ok"], found["error"]) == (False, "it was cut before production was parked")
-
-
-def test_a_rehearsal_that_was_asked_before_a_shift_opened_does_not_end_it(database: Database, evening: Night) -> None:
-    submit(database)
-    asked: list[int] = []
-
-    def leave(_spec: Any, look: Callable[[], bool]) -> None:
-        if not asked:
-            with database.write() as session:
-                host = hosts.by_name(session, "local")
-                row = HostRequestRow(host_id=host.id or 0, kind=RequestKind.REHEARSE, created_by="me")
-                session.add(row)
-                session.flush()
-                asked.append(row.id or 0)
-            evening.stop.set()
-            look()
-
-    evening.meanwhile = leave
-    evening.work()
-    evening.stop.clear()
-    evening.work("second")
-    assert answer_to(database, asked[0])["error"] == "a shift is open"
-    assert (read(database, 1).outcome, serving_units(evening)) == (Outcome.SUCCEEDED, [PROD])
-    assert told(database).count(EventType.PRODUCTION_PARKED) == 1
-
-
-def look_of(*missing: str, free_mib: int = 90_000) -> Callable[[Any], dict[str, Any]]:
-    """A host on which all is there but these models."""
-
-    def look(question: Any) -> dict[str, Any]:
-        there = {"kind": "file", "readable": True, "executable": True, "path": "/bin/vllm", "mark": "1"}
-        return {
-            "user": "expctl",
-            "help": {"why": "not asked here"},
-            "programs": dict.fromkeys(question.get("programs", ()), there),
-            "models": {name: {"kind": "missing"} if name in missing else there for name in question.get("models", ())},
-            "paths": {},
-            "disks": {path: {"free_mib": free_mib} for path in question.get("disks", ())},
-        }
-
-    return look
-
-
-def test_production_is_not_parked_for_what_can_only_fail(database: Database, evening: Night) -> None:
-    evening.host.looks = look_of("/gone")
-    ids = [submit(database, name, engine={"kind": "vllm", "model": "/gone"}) for name in ("a", "b")]
-    before = evening.host.states[PROD].invocation_id
-    evening.work()
-    for one in ids:
-        row = read(database, one)
-        assert (row.outcome, row.reason) == (Outcome.FAILED, Reason.MODEL_NOT_FOUND)
-        assert "/gone" in row.detail
-    assert evening.host.states[PROD].invocation_id == before
-    assert EventType.PRODUCTION_PARKED not in told(database)
-    assert evening.measured == []
-    assert not due(database)
-
-
-def test_a_fault_of_the_hosts_is_met_where_it_stops_the_night_and_not_the_queue(database: Database, evening: Night) -> None:
-    evening.host.looks = look_of(free_mib=0)
-    submit(database, "a", engine={"kind": "vllm", "model": "/there"})
-    evening.work()
-    assert EventType.PRODUCTION_PARKED in told(database)
-
-
-def test_what_can_only_fail_does_not_keep_the_next_one_waiting(database: Database, evening: Night) -> None:
-    evening.host.looks = look_of("/gone")
-    first = submit(database, "a", engine={"kind": "vllm", "model": "/gone"})
-    submit(database, "b", engine={"kind": "vllm", "model": "/there"})
-    evening.work()
-    assert evening.measured == ["b"]
-    assert read(database, first).reason == Reason.MODEL_NOT_FOUND
-    assert serving_units(evening) == [PROD]
-
-
-def test_a_dry_run_is_answered_by_the_host_s_worker(database: Database, evening: Night) -> None:
-    evening.host.looks = look_of("/gone")
-    engines = {"a": {"kind": "vllm", "model": "/gone", "env": {"MY_TOKEN": "geheim123"}}, "b": {"kind": "vllm", "model": "/there"}}
-    args = {"experiments": [{"name": name, "host": "local", "engine": engine} for name, engine in engines.items()]}
-    with database.write() as session:
-        asked = hostrequests.ask(session, "local", RequestKind.PREFLIGHT, args, "ann").id or 0
-    evening.work()
-    with database.read() as session:
-        row = hostrequests.get(session, "local", asked)
-    assert (row.status, row.ok) == ("finished", False)
-    first, second = row.answer["experiments"]
-    assert [one["about"] for one in first["findings"] if one["verdict"] == "wrong"] == ["model"]
-    assert not [one for one in second["findings"] if one["verdict"] == "wrong"]
-    assert row.args == {"experiments": ["a", "b"]}, "an environment is not kept longer than it is needed"
-    assert serving_units(evening) == [PROD]

@@ -1,77 +1,21 @@
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import event, update
+from sqlalchemy import event
 from sqlmodel import col, select
 
 from service.domain.errors import ClaimLost
 from service.domain.events import EventType
 from service.domain.status import StepName
-from service.store import events, experiments, results, steps
-from service.store.database import Database
-from service.store.tables import BenchPhaseRow, DurationRow, StepRow, utc_now
-from tests.integration.workers.night import claim, everything, read, request, submit, summary, take, take_over
-from workers.heart import Heart
+from service.store import events, experiments, results
+from service.store.tables import BenchPhaseRow
+from tests.integration.workers.night import everything, read, request, summary
+from tests.integration.workers.recording import Hands, Rig
 from workers.recorder import STATUS_EVERY_S, StoreRecorder
 from workers.steps.base import Cancelled, HandOver
-
-
-class Rig:
-    """A recorder at work on an experiment that was just taken."""
-
-    def __init__(self, database: Database, owner: str = "first") -> None:
-        self.database = database
-        self.id = submit(database)
-        self.lease = claim(database, owner)
-        take(database, self.lease)
-        self.stop = threading.Event()
-        self.heart = Heart(database, self.lease)
-        self.recorder = self.again()
-
-    def again(self, attempt: int = 1) -> StoreRecorder:
-        return StoreRecorder(self.database, self.lease, self.heart, self.stop, self.id, attempt)
-
-    def after_takeover(self) -> StoreRecorder:
-        lease = take_over(self.database)
-        return StoreRecorder(self.database, lease, Heart(self.database, lease), threading.Event(), self.id, 1)
-
-    def log(self) -> list[str]:
-        with self.database.read() as session:
-            return [piece.text for piece in steps.log_after(session, self.id)]
-
-    def step(self, name: StepName) -> StepRow:
-        with self.database.read() as session:
-            row = steps.find(session, self.id, 1, name)
-        assert row is not None
-        return row
-
-
-@pytest.fixture
-def rig(database: Database) -> Rig:
-    return Rig(database)
-
-
-class Hands:
-    """A clock to turn by hand, in place of the module `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
-    made = Hands()
-    monkeypatch.setattr("workers.recorder.time", SimpleNamespace(monotonic=made.monotonic))
-    return made
 
 
 def test_a_step_is_begun_once_and_ended_once(rig: Rig) -> None:
@@ -95,14 +39,6 @@ def test_what_launch_found_is_there_for_the_next_worker(rig: Rig) -> None:
     assert later.invocation() == "inv"
     row = rig.step(StepName.LAUNCH)
     assert (row.unit, row.invocation_id, row.evidence) == ("expctl-1-x", "inv", {"pid": 7, "port": 8001})
-
-
-def test_the_load_counts_from_the_launch_whoever_works(rig: Rig) -> None:
-    assert rig.recorder.since_launch_s() == 0.0
-    rig.recorder.begin(StepName.LAUNCH)
-    with rig.database.write() as session:
-        session.execute(update(StepRow).values(started_at=utc_now() - timedelta(hours=1)))
-    assert 3600 <= rig.after_takeover().since_launch_s() < 3700
 
 
 def test_log_and_cursor_move_at_once(rig: Rig) -> None:
@@ -301,50 +237,3 @@ def test_a_check_is_a_sign_of_life(rig: Rig, monkeypatch: pytest.MonkeyPatch) ->
 def test_nothing_is_written_before_a_step_was_begun(rig: Rig) -> None:
     with pytest.raises(RuntimeError, match="no step was begun"):
         rig.recorder.note(evidence={"x": 1})
-
-
-def loads_of(rig: Rig, phases: dict[str, float], count: int) -> None:
-    """A history of loads like this one, each with these phases."""
-    with rig.database.write() as session:
-        row = experiments.get(session, rig.id)
-        own = {"host_id": row.host_id, "engine_hash": row.engine_hash, "engine_kind": "vllm", "served_model": "m"}
-        whole = sum(phases.values())
-        parts = {"clear": 1.0, "launch": 1.0, "load": whole, "ready": whole + 2} | {f"load:{name}": took for name, took in phases.items()}
-        for attempt in range(2, count + 2):
-            for part, seconds in parts.items():
-                session.add(DurationRow(experiment_id=rig.id, attempt=attempt, part=part, seconds=seconds, **own))
-            session.add(DurationRow(experiment_id=rig.id, attempt=attempt, part="bench", seconds=60.0, bench_hash=row.bench_hash, **own))
-
-
-def load_events(rig: Rig) -> list[dict[str, Any]]:
-    with rig.database.read() as session:
-        return [one.data for one in events.since(session, experiment_id=rig.id) if one.type == EventType.LOAD_PROGRESS]
-
-
-def test_the_progress_of_a_load_is_told_with_what_is_left_of_it(rig: Rig) -> None:
-    for name in (StepName.CLEAR, StepName.LAUNCH):
-        rig.recorder.begin(name)
-        rig.recorder.end()
-    rig.recorder.begin(StepName.LOAD)
-    data = {"phase": "weights_loading", "done": 29, "total": 64, "percent": 45.0}
-    rig.recorder.progress(data, event="load")
-    loads_of(rig, {"engine_init": 10.0, "weights_loading": 1200.0, "torch_compile": 1000.0, "cuda_graph_capture": 260.0}, 3)
-    rig.recorder.progress(data | {"done": 30}, event="load")
-    first, second = load_events(rig)
-    assert first["eta"] is None, "there is no history yet"
-    eta = second.pop("eta")
-    assert second == data | {"done": 30}
-    assert eta["text"] == "weights 30/64 (45 %), then compiling and CUDA graphs, about 41 min left (p90 47 min)"
-    assert eta["following"] == ["torch_compile", "cuda_graph_capture"]
-    assert eta["left_s"] == pytest.approx(2460, abs=5)
-    assert eta["left_p90_s"] == pytest.approx(2829, abs=6)
-    assert eta["basis"] == "by 3 loads of this configuration"
-    with rig.database.read() as session:
-        assert "eta" not in experiments.get(session, rig.id).progress, "it would be old at once"
-
-
-def test_the_longest_that_a_phase_ever_took(rig: Rig) -> None:
-    assert rig.recorder.longest_s("torch_compile") is None
-    loads_of(rig, {"engine_init": 10.0, "torch_compile": 900.0}, 2)
-    loads_of(rig, {"engine_init": 30.0, "torch_compile": 100.0}, 1)
-    assert [rig.recorder.longest_s(one) for one in ("torch_compile", None, "cuda_graph_capture")] == [900.0, 30.0, None]

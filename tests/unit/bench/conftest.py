@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
-import struct
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -14,10 +12,9 @@ from typing import Any
 import pytest
 
 from service.domain.spec import Bench, Prompt
+from tests.streamsteps import HANG, RST, Step, play
 from workers.bench.target import Target
 
-RST, HANG = "rst", "hang"
-Step = bytes | float | str
 Script = Callable[["Asked"], list[Step]]
 
 
@@ -31,7 +28,7 @@ class Asked:
 
 @dataclass
 class Server:
-    """Bytes are written at once and on their own, a number is a pause in seconds, RST breaks, HANG waits; the end closes."""
+    """Plays the steps that its script has for a request, and then closes."""
 
     script: Script
     asked: list[Asked] = field(default_factory=list)
@@ -54,30 +51,14 @@ class Server:
             steps = self.script(asked)
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-            await self._play(steps[:-1], writer, reader)
+            await play(steps[:-1], reader, writer)
             # Before the last step: once it is out, the client may have sent its next request already.
             self.at_once -= 1
-            await self._play(steps[-1:], writer, reader)
+            await play(steps[-1:], reader, writer)
         except (asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
             pass
         finally:
             writer.close()
-
-    async def _play(self, steps: list[Step], writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
-        for step in steps:
-            if isinstance(step, bytes):
-                writer.write(step)
-                await writer.drain()
-                await asyncio.sleep(0.001)
-            elif isinstance(step, float):
-                await asyncio.sleep(step)
-            elif step == RST:
-                sock = writer.get_extra_info("socket")
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                writer.transport.abort()
-                return
-            else:
-                await reader.read()
 
 
 class Words:

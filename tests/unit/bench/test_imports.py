@@ -206,3 +206,61 @@ def test_what_is_no_result_is_refused(tmp_path: Path, text: str, says: str) -> N
     assert caught.value.todo
     with pytest.raises(UsageError, match="cannot be read"):
         read_file(tmp_path / "none.json")
+
+
+def test_vllms_older_files_and_several_in_a_list(tmp_path: Path) -> None:
+    value = raw("vllm_summary.json")
+    del value["endpoint_type"]
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps([value, value]))
+    assert [(one.source, one.phases[0].summary.requests) for one in read_file(file)] == [("vllm bench serve", 12)] * 2
+
+
+def test_vllms_metadata_may_write_a_number_as_text(tmp_path: Path) -> None:
+    phase = changed(tmp_path, "vllm_summary.json", num_prompts="12", max_concurrency="8", duration="long").phases[0]
+    assert (phase.concurrency, phase.summary.requests, phase.summary.duration_s) == (8, 12, 0.0)
+
+
+def test_where_nothing_succeeded_vllms_zeros_are_no_figures(tmp_path: Path) -> None:
+    zeros = {"completed": 0, "failed": 12, "total_output_tokens": 0, "mean_ttft_ms": 0.0, "mean_tpot_ms": 0.0, "output_throughput": 0.0}
+    summary = changed(tmp_path, "vllm_summary.json", **zeros).phases[0].summary
+    assert (summary.valid, summary.failed, summary.ttft_ms.mean, summary.output_tps, summary.output_tokens) == (False, 12, None, None, None)
+    assert changed(tmp_path, "vllm_summary.json", mean_ttft_ms=float("nan")).phases[0].summary.ttft_ms.mean is None
+
+
+def test_a_latency_that_cannot_be_rebuilt_is_not_known(tmp_path: Path) -> None:
+    value = raw("vllm_detailed.json")
+    del value["latencies"], value["itls"]
+    file = tmp_path / "old.json"
+    file.write_text(json.dumps(value))
+    (found,) = read_file(file)
+    assert {(one.e2e_s, one.tps) for one in found.phases[0].requests} == {(None, None)}
+
+
+def test_aiperfs_cancelled_and_failed_runs_are_not_valid(tmp_path: Path) -> None:
+    assert changed(tmp_path, "aiperf.json", was_cancelled=True).phases[0].summary.valid is False
+    value = {name: figure for name, figure in raw("aiperf.json").items() if name not in {"request_latency", "request_count"}}
+    file = tmp_path / "failed.json"
+    file.write_text(json.dumps(value | {"error_request_count": {"unit": "requests", "avg": 12.0}}))
+    (found,) = read_file(file)
+    assert (found.phases[0].summary.requests, found.phases[0].summary.failed) == (12, 12)
+    line = json.loads((DATA / "aiperf.jsonl").read_text().splitlines()[0])
+    line["metadata"]["was_cancelled"] = True
+    file.write_text(json.dumps(line))
+    (found,) = read_file(file)
+    assert (found.phases[0].requests[0].ok, found.phases[0].requests[0].error_message) == (False, "cancelled")
+
+
+def test_aiperfs_units_are_read(tmp_path: Path) -> None:
+    value = raw("aiperf.json")
+    seconds = {name: figure / 1000 if isinstance(figure, float) else figure for name, figure in value["request_latency"].items()}
+    found = changed(tmp_path, "aiperf.json", request_latency=seconds | {"unit": "s"})
+    assert found.phases[0].summary.e2e_ms.mean == pytest.approx(value["request_latency"]["avg"])
+
+
+def test_aiperfs_pooled_histogram_alone_gives_acceptance(tmp_path: Path) -> None:
+    found = changed(tmp_path, "aiperf.json", pooled_spec_decode_acceptance_histogram=[4, 3, 2, 1]).phases[0].speculation
+    assert found is not None
+    assert (found.status, found.drafts, found.accepted_tokens, found.draft_acceptance_rate) == ("on", 10, 10, None)
+    assert found.mean_acceptance_length == 2.0
+    assert found.per_position_acceptance == [0.6, 0.3, 0.1]

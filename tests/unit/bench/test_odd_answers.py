@@ -111,12 +111,12 @@ def _some(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 _CHOICE = st.builds(
     lambda choice, inner: choice | {"delta": inner},
-    _some("text", "finish_reason", "token_ids", "usage", "index"),
+    _some("text", "finish_reason", "token_ids", "usage", "index", "message", "error"),
     _some("content", "reasoning", "reasoning_content", "tool_calls", "function_call", "reasoning_details", "refusal"),
 )
 _CHUNK = st.builds(
     lambda chunk, choice: chunk | {"choices": [choice]},
-    _some("usage", "error", "metrics", "meta_info", "timings", "prompt_token_ids"),
+    _some("usage", "error", "metrics", "meta_info", "timings", "prompt_token_ids", "detail", "code", "status", "error_code"),
     _CHOICE,
 )
 

@@ -1,15 +1,10 @@
 from __future__ import annotations
 
-import math
-import statistics
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from service.domain.measurement import Conditions, Distribution, RequestResult
 from service.domain.reasons import Reason
-from workers.bench.summary import distribution, percentile, summarise
+from workers.bench.summary import distribution, summarise
 
 
 def test_percentiles_are_interpolated() -> None:
@@ -17,13 +12,6 @@ def test_percentiles_are_interpolated() -> None:
     assert (found.mean, found.p50, found.p90, found.p99) == pytest.approx((2.5, 2.5, 3.7, 3.97))
     assert distribution([7.0], 1000) == Distribution(mean=7000, p50=7000, p90=7000, p99=7000)
     assert distribution([None]) == Distribution()
-
-
-@given(st.lists(st.floats(-1e6, 1e6), min_size=2))
-def test_as_the_standard_library_has_them(values: list[float]) -> None:
-    cuts = statistics.quantiles(values, n=100, method="inclusive")
-    for percent in (50, 90, 99):
-        assert math.isclose(percentile(sorted(values), percent / 100), cuts[percent - 1], rel_tol=1e-9, abs_tol=1e-6)
 
 
 def _request(*, ok: bool = True, tokens: int | None = 10, ttft: float = 0.1, why: Reason = Reason.EMPTY_OUTPUT) -> RequestResult:

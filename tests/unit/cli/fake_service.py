@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -67,6 +68,26 @@ class FakeService:
         said = ": nothing happens\n\n" if path.endswith("/events") else f"id: 1\nevent: log\ndata: {piece}\n\n"
         handler.wfile.write(said.encode())
         self.over.wait()
+
+
+class Watched:
+    """A client whose experiment goes on from moment to moment, with an event for each."""
+
+    def __init__(self, *moments: Json) -> None:
+        self.moments, self.at, self.patience_s = list(moments), 0, 0.0
+
+    def experiment(self, number: int) -> Json:
+        return self.moments[self.at] | {"id": number}
+
+    def events(self, number: int, after: int = 0) -> list[Json]:
+        del number, after
+        return []
+
+    def stream(self, path: str, params: Json) -> Iterator[tuple[str, Json]]:
+        del path, params
+        for number in range(1, len(self.moments)):
+            self.at = number
+            yield str(number), {"id": number, "experiment_id": self.moments[0]["id"]}
 
 
 def serving(service: FakeService) -> ThreadingHTTPServer:

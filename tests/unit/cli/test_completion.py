@@ -82,6 +82,7 @@ def test_only_experiments_for_which_the_verb_makes_sense(known: FakeService, lin
     [
         ["queue", "--host", ""],
         ["queue", "--host", "=", ""],
+        ["queue", "--status", "held", "--host", ""],
         ["host", "show", ""],
         ["pause", "--host", "gpu"],
         ["--json", "worker", "--host", ""],
@@ -100,6 +101,10 @@ def test_hosts(line: list[str]) -> None:
         (["submit", ""], [":files"]),
         (["diagnose", "--before", ""], [":files"]),
         (["queue", "--fields", "eta"], ["eta", "eta_p90", "eta_text"]),
+        (["queue", "--fields", "id,eta,eta"], ["id,eta,eta_p90", "id,eta,eta_text"]),
+        (["queue", "--status", ""], ["held", "queued", "running", "stopping", "finished"]),
+        (["results", "41", "--format=c"], ["--format=csv"]),
+        (["results", "41", "--format", "="], ["table", "json", "csv", "md"]),
         (["host", "add", ""], []),
         (["--server", ""], []),
         (["queue", "--limit", ""], []),

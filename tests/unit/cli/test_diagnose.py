@@ -84,12 +84,12 @@ def test_gpus_and_units_for_people(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["/no/such/file"], 1, "/no/such/file cannot be read"),
+        (["/no/such/file"], 2, "/no/such/file cannot be read"),
         ([str(LOG), "--as", "nonsense"], 2, "--as nonsense is not known"),
         ([str(LOG), "--engine", "tensorrt"], 2, "--engine tensorrt is not known"),
         ([str(LOG), "--as", "gpu", "--before", str(LOG)], 2, "--before is for Prometheus pages"),
         ([str(LOG), "--status", "18"], 2, "--status is for --as gpu"),
-        ([str(LOG), "--before", "/no/such/page"], 1, "/no/such/page cannot be read"),
+        ([str(LOG), "--before", "/no/such/page"], 2, "/no/such/page cannot be read"),
         (["/dev/null"], 2, "there is nothing to diagnose"),
     ],
 )

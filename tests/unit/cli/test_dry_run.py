@@ -121,6 +121,25 @@ def test_a_dry_run_shows_no_secret_of_the_environment(
     assert "resolved-here" not in shown
 
 
+def test_the_environment_has_a_key_of_its_own_without_secrets(
+    fake: FakeService, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MINE", "VLLM_KEY"):
+        monkeypatch.setenv(name, f"resolved-here-{name}")
+    more = "  api_key: env:VLLM_KEY\n  gpus: [0, 1]\n  env: {HF_TOKEN: hidden-one, NCCL_ALGO: Ring, OTHER: 'env:MINE'}\n"
+    answering(fake, request("preflight", experiments=[{"name": "x", "findings": [GOOD]}]))
+    assert run(["submit", file(tmp_path, more), "--dry-run", "--json"]) == 0
+    [plan] = json.loads(capsys.readouterr().out)
+    assert plan["env"] == {
+        "CUDA_VISIBLE_DEVICES": "0,1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1", "VLLM_API_KEY": "env:VLLM_KEY",
+        "HF_TOKEN": "***", "NCCL_ALGO": "Ring", "OTHER": "env:MINE",
+    }  # fmt: skip
+    assert "resolved-here" not in json.dumps(plan)
+    monkeypatch.delenv("VLLM_KEY")
+    assert run(["submit", file(tmp_path, more), "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["env"] == plan["env"]
+
+
 def test_changes_to_a_unit_show_no_secret(fake: FakeService, tmp_path: Path, capsys: Capture) -> None:
     unit = tmp_path / "unit.yaml"
     unit.write_text("name: x\nhost: llm-two\nengine:\n  kind: vllm\n  from_unit: qwen.service\n  env: {HF_TOKEN: hidden-one, A: b}\n")

@@ -50,6 +50,14 @@ def test_a_reader_that_leaves_is_no_error(fake: FakeService, words: list[str]) -
     assert (process.returncode, said) == (141, "")
 
 
+@pytest.mark.parametrize(("words", "code", "told"), [("queue", 0, ""), ("submit -", 2, "error: standard input is empty\n")])
+def test_closed_streams_lead_nowhere(fake: FakeService, words: str, code: int, told: str) -> None:
+    fake.answers = {"GET /v1/night": night(open=[item()])}
+    line = f"exec {' '.join(EXPCTL)} {words} <&- >&-"
+    done = subprocess.run(["sh", "-c", line], stderr=subprocess.PIPE, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr[: len(told)] if told else done.stderr) == (code, told)
+
+
 @pytest.mark.parametrize("words", [["logs", "-f", "41"], ["watch", "41"]])
 def test_ctrl_c_is_130_without_a_traceback(fake: FakeService, words: list[str]) -> None:
     fake.answers = {"GET /v1/experiments/41": item(), "GET /v1/experiments/41/events": []}

@@ -17,7 +17,7 @@ from expctl.views import watching
 from service.api.nightviews import NightOut, ReportOut, TimelineOut
 from tests.unit.cli.fake_hosts import host
 from tests.unit.cli.fake_night import AT, FAILED, a_full_night, a_timeline, experiments
-from tests.unit.cli.fake_service import FakeService, Json, item
+from tests.unit.cli.fake_service import FakeService, Json, Watched, item
 from tests.unit.cli.snapshots import ESCAPE, FOLDER, check
 
 Capture = pytest.CaptureFixture[str]
@@ -103,26 +103,6 @@ def test_a_report_is_the_same_markdown_everywhere(monkeypatch: pytest.MonkeyPatc
     shown = capsys.readouterr().out
     check("report", shown)
     assert shown.startswith("# Night of 30 Nov on gpu-01\n\n**2 qwen3-32b eagle3 k=3 is better: 43 % faster")
-
-
-class Watched:
-    """A client whose experiment goes its way."""
-
-    def __init__(self, *moments: Json) -> None:
-        self.moments, self.at, self.patience_s = list(moments), 0, 0.0
-
-    def experiment(self, number: int) -> Json:
-        return self.moments[self.at] | {"id": number}
-
-    def events(self, number: int, after: int = 0) -> list[Json]:
-        del number, after
-        return []
-
-    def stream(self, path: str, params: Json) -> Iterator[tuple[str, Json]]:
-        del path, params
-        for number in range(1, len(self.moments)):
-            self.at = number
-            yield str(number), {"id": number, "experiment_id": 46}
 
 
 def test_watching_in_a_pipe_is_a_line_a_change(capsys: Capture) -> None:

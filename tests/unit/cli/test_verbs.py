@@ -217,3 +217,60 @@ def test_the_doctor_says_so_where_it_looks_at_its_own(tmp_path: Path, monkeypatc
     assert found["service"]["state"] == "warning"
     for what in ("data folder", "database"):
         assert "this command's own, for no service answers" in found[what]["found"]
+
+
+def test_equal_fields_are_hidden_until_they_are_asked_for(fake: FakeService, capsys: Capture) -> None:
+    found = {"baseline": 41, "candidate": 42, "verdict": "invalid", "bench_phases": [], "spec_differences": {}, "equal_fields": 2}
+    asked = lambda: found | {"spec_equal": {"engine.kind": "vllm"} if "all_fields=true" in fake.asked[-1] else None}  # noqa: E731
+    fake.answers = {"GET /v1/compare": asked, **{f"GET /v1/experiments/{one}": item(one) for one in (41, 42)}}
+    assert run(["compare", "41", "42"]) == 0
+    out, err = capsys.readouterr()
+    assert ("engine.kind" in out, err) == (False, "2 equal fields hidden: --all-fields\n")
+    assert run(["compare", "41", "42", "--all-fields"]) == 0
+    out, err = capsys.readouterr()
+    assert ("engine.kind" in out, err) == (True, "")
+
+
+@pytest.mark.parametrize("verb", ["cancel", "hold", "release"])
+def test_what_was_done_before_a_refusal_is_told(fake: FakeService, capsys: Capture, verb: str) -> None:
+    refused = (409, {"reason": "conflict", "title": "no"})
+    fake.answers = {f"POST /v1/experiments/41/{verb}": item(41), f"POST /v1/experiments/42/{verb}": refused}
+    assert run([verb, "41", "42", "43"]) == 6
+    assert capsys.readouterr() == ("", "41  base: Queued (next on its host)\nerror: no\n")
+    assert run([verb, "41", "42", "--json"]) == 6
+    assert [one["id"] for one in json.loads(capsys.readouterr().out)] == [41]
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "rest"),
+    [
+        (["show"], "missing argument 'ID'", ["usage: expctl show [OPTIONS] {ID}", "see `expctl show --help`"]),
+        (["queue", "--status", "odd"], "invalid value for '--status': 'odd' is not one of", ["usage: ", "see `expctl queue --help`"]),
+        (["host", "bogus"], "no such command 'bogus'", ["usage: expctl host ", "see `expctl host --help`"]),
+        (["--nonsense"], "there is no option --nonsense", ["see `expctl --help`"]),
+        (["queu"], "there is no verb queu", ["did you mean queue?"]),
+        (["wait", "1", "--timeout", "soon"], "--timeout soon is no time", ["a duration is written like", "see `expctl help times`"]),
+        (["notify", "test", "a", "--timeout", "1y"], "--timeout 1y is no time", ["a duration is written like", "see `expctl help times`"]),
+    ],
+)
+def test_a_wrong_line_is_told_like_every_error(fake: FakeService, capsys: Capture, words: list[str], what: str, rest: list[str]) -> None:
+    assert run(words) == 2
+    out, err = capsys.readouterr()
+    first, *others = err.splitlines()
+    assert (out, first[: len(f"error: {what}")], len(others)) == ("", f"error: {what}", len(rest))
+    assert all(line.startswith(f"  {start}") for line, start in zip(others, rest, strict=True))
+    assert fake.asked == []
+
+
+def test_a_verb_without_its_own_verb_says_which_there_are_and_gives_no_data(capsys: Capture) -> None:
+    assert run(["baseline"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "unset" in err
+
+
+def test_processes_do_not_make_a_database_in_passing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    monkeypatch.delenv("EXPCTL_DATABASE_URL", raising=False)
+    assert run(["steward", "--data", str(tmp_path)]) == 6
+    assert capsys.readouterr().err.startswith(f"error: there is no database in {tmp_path}\n  name the service's folder")
+    assert list(tmp_path.iterdir()) == []

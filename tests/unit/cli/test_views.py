@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 from expctl import globals as globals_module
 from expctl import output
 from expctl.views import experiment, queue, results, watching
-
-Json = dict[str, Any]
+from tests.unit.cli.fake_service import Json, Watched
+from tests.unit.cli.fake_service import item as plain_item
 
 
 def printed(drawn: RenderableType, width: int = 120) -> str:
@@ -33,13 +33,8 @@ def lines(text: str) -> str:
 
 
 def item(number: int = 41, **changes: Any) -> Json:
-    base: Json = {
-        "id": number, "name": "int4 base", "host": "gpu-01", "created_by": "ann", "status": "queued", "outcome": None, "attempt": 1,
-        "status_text": "Queued", "where_text": "next on its host", "evidence": "", "remedy": None, "spec_hash": "9f3c1e2aaaa",
-        "created_at": "2026-11-30T20:00:00Z", "started_at": None, "finished_at": None, "facts": {}, "steps": [],
-        "spec": {"name": "int4 base", "engine": {"kind": "vllm", "model": "m"}, "bench": {"prompts": "five"}},
-    }  # fmt: skip
-    return {**base, **changes}
+    spec = {"name": "int4 base", "engine": {"kind": "vllm", "model": "m"}, "bench": {"prompts": "five"}}
+    return plain_item(number, **{"name": spec["name"], "host": "gpu-01", "spec": spec, **changes})
 
 
 def step(name: str, start: str, end: str | None, attempt: int = 1, **evidence: Any) -> Json:
@@ -245,27 +240,6 @@ def test_names_are_text_not_markup(name: str) -> None:
     assert name in printed(results.render(found))
 
 
-class Service:
-    """A client whose experiments change with every event."""
-
-    def __init__(self, *moments: Json) -> None:
-        self.moments = list(moments)
-        self.at = 0
-
-    def experiment(self, number: int) -> Json:
-        return self.moments[min(self.at, len(self.moments) - 1)] | {"id": number}
-
-    def events(self, number: int, after: int = 0) -> list[Json]:
-        del number, after
-        return []
-
-    def stream(self, path: str, params: Json) -> Iterator[tuple[str, Json]]:
-        del path, params
-        for number in range(1, len(self.moments)):
-            self.at = number
-            yield str(number), {"id": number, "experiment_id": 41}
-
-
 @pytest.fixture
 def use_json(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     fresh = globals_module.Options()
@@ -284,7 +258,7 @@ DONE = item(status="finished", outcome="succeeded", status_text="Succeeded", whe
 
 @pytest.mark.usefixtures("use_json")
 def test_a_pipe_gets_a_line_a_change(capsys: pytest.CaptureFixture[str]) -> None:
-    code = watching.follow(Service(item(), LOADING, LOADING, DONE), [41])  # type: ignore[arg-type]
+    code = watching.follow(Watched(item(), LOADING, LOADING, DONE), [41])  # type: ignore[arg-type]
     assert code == 0
     assert capsys.readouterr().out.splitlines() == [
         "41 int4 base: Queued · next on its host",
@@ -295,19 +269,19 @@ def test_a_pipe_gets_a_line_a_change(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.usefixtures("use_json")
 def test_talk_goes_to_the_other_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    watching.follow(Service(DONE), [41], to_stderr=True)  # type: ignore[arg-type]
+    watching.follow(Watched(DONE), [41], to_stderr=True)  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "41 int4 base: Succeeded\n")
 
 
 @pytest.mark.usefixtures("use_json")
 @pytest.mark.parametrize("outcome", ["failed", "invalid", "cancelled"])
 def test_one_that_did_not_succeed_is_told_by_the_exit_code(outcome: str) -> None:
-    assert watching.follow(Service(item(status="finished", outcome=outcome)), [41]) == watching.UNSUCCESSFUL  # type: ignore[arg-type]
+    assert watching.follow(Watched(item(status="finished", outcome=outcome)), [41]) == 3  # type: ignore[arg-type]
 
 
 def test_json_is_an_object_a_line(use_json: Callable[[], None], capsys: pytest.CaptureFixture[str]) -> None:
     use_json()
-    watching.follow(Service(item(), DONE), [41])  # type: ignore[arg-type]
+    watching.follow(Watched(item(), DONE), [41])  # type: ignore[arg-type]
     shown = capsys.readouterr().out.splitlines()
     assert len(shown) == 2
     assert all(line.startswith('{"id": 41') for line in shown)

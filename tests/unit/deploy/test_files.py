@@ -39,7 +39,10 @@ def test_the_compose_file_is_one_by_the_specifications_schema() -> None:
 def test_nothing_secret_has_a_default_and_each_variable_says_what_it_is() -> None:
     found = variables()
     assert found.keys() >= GIVEN.keys()
-    assert {name for name, what in found.items() if not what.startswith("?set it in .env; ")} == {"EXPCTL_NOTIFY_ALLOW"}
+    assert {name for name, what in found.items() if not what.startswith("?set it in .env; ")} == {
+        "EXPCTL_NOTIFY_ALLOW",
+        "EXPCTL_ENDPOINT_ALLOW",
+    }
     for missing in GIVEN:
         with pytest.raises(Unset, match=r"set it in \.env; \w+"):
             filled_in(read(), {name: value for name, value in GIVEN.items() if name != missing})

@@ -16,6 +16,7 @@ from service.domain.reasons import Reason
 from tests.unit.diagnosis.conftest import DATA, cases
 from workers.diagnosis.diagnose import Kind, diagnose_as, diagnose_journal, diagnose_lines, diagnose_paste
 from workers.diagnosis.stream import Ahead, read_stream
+from workers.engines.vllm_log import VllmLoadLog
 
 RECORDINGS = {
     "good_ngram_with_traffic": ("stopped", None, None),
@@ -77,6 +78,28 @@ def test_an_engine_that_stands_still_is_seen_in_a_long_log() -> None:
     assert diagnose_journal(read_stream(io.BytesIO(head + (stuck * 9 + moving).encode())))["state"] == "ready"
     still = diagnose_journal(read_stream(io.BytesIO(head + (moving + stuck * 9).encode())))
     assert (still["state"], still["reason"]) == ("not_ready", Reason.ENGINE_UNRESPONSIVE)
+
+
+def test_a_long_log_without_its_beginning_is_of_an_engine_that_serves() -> None:
+    traffic = '(APIServer pid=1) INFO:     10.0.0.1:1 - "POST /v1/completions HTTP/1.1" 200 OK\n' * 30_000
+    assert diagnose_journal(read_stream(io.BytesIO(traffic.encode())))["state"] == "ready"
+
+
+def test_an_exception_is_the_end_only_where_no_step_follows() -> None:
+    died = "(APIServer pid=1) ImportError: cannot import name 'a' from 'b'\n"
+    step = "(EngineCore pid=9) INFO 10-22 09:33:48 [gpu_model_runner.py:2338] Starting to load model /m...\n"
+    ended = diagnose_as(Kind.JOURNAL, step + died)
+    assert (ended["state"], ended["reason"], ended["component"]) == ("failed", Reason.ENGINE_DEAD, "APIServer")
+    assert diagnose_as(Kind.JOURNAL, step + died + step)["state"] == "loading"
+    # Of a load that is watched, more may come: there it is no cause yet.
+    assert VllmLoadLog().feed([step, died]).reason is None
+
+
+def test_what_a_start_script_misses_is_not_the_end_of_the_engine() -> None:
+    missed = "/opt/llm/start.sh: line 3: nvidia-smi: command not found\nnvtop: error while loading shared libraries: libudev.so.1\n"
+    step = "(EngineCore pid=9) INFO 10-22 09:33:48 [gpu_model_runner.py:2338] Starting to load model /m...\n"
+    assert diagnose_as(Kind.JOURNAL, missed + step)["state"] == "loading"
+    assert diagnose_as(Kind.JOURNAL, "/opt/llm/start.sh: line 9: exec: vllm: not found\n")["reason"] == Reason.EXEC_FAILED
 
 
 def test_memory_does_not_grow_with_the_log() -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from docs.generate import blocks, commands, experimentfile, reasons
-from docs.generate import settings as settings_page
-from expctl.commands import compare, wait
-from expctl.main import HELP, INTERRUPTED, READER_LEFT, VERBS
-from expctl.views import watching
+from expctl import environment
+from expctl.exitcodes import MEANINGS, ExitCode
+from expctl.globals import GLOBAL_OPTIONS
+from expctl.main import VERBS, usage
+from expctl.topics import TOPICS
 from service.domain.errors import ExpctlError
 from service.domain.meanings import meanings
 from service.domain.reasons import RULES, Reason
@@ -85,12 +86,13 @@ def test_every_remedy_that_can_hold_figures_is_shown_with_some() -> None:
 def test_every_setting_has_a_meaning_and_is_in_the_list() -> None:
     page = (DOCS / "settings.md").read_text()
     assert set(Settings.model_fields) == set(meanings(Settings))
-    assert all(f"| `{settings_page.variable(name)}` |" in page for name in Settings.model_fields)
+    assert [one.variable for one in environment.settings()] == [f"EXPCTL_{name.upper()}" for name in Settings.model_fields]
+    assert all(f"| `{one.variable}` |" in page for one in environment.settings())
 
 
 def test_every_variable_of_the_code_is_in_the_list_and_none_else() -> None:
     code = {found for path in SOURCES for found in VARIABLE.findall(path.read_text())}
-    settings = {settings_page.variable(name) for name in Settings.model_fields}
+    settings = {one.variable for one in environment.settings()}
     # The simulation joins its prefix with names.
     knobs = re.findall(r'(?:_read\(env, |env\.get\(PREFIX \+ )"(\w+)"', (ROOT / "workers/sim/knobs.py").read_text())
     simulated = {f"EXPCTL_SIM_{name}" for name in knobs}
@@ -109,9 +111,15 @@ def test_every_verb_and_option_is_in_the_list() -> None:
 
 def test_every_exit_code_is_in_the_list() -> None:
     listed = {int(code) for code in re.findall(r"^\| (\d+) \|", (DOCS / "cli.md").read_text(), re.MULTILINE)}
-    own = {INTERRUPTED, READER_LEFT, wait.TIMED_OUT, wait.UNSUCCESSFUL, watching.UNSUCCESSFUL, compare.CONDITION_FAILED}
-    assert listed == {0, *own, *(kind.exit_code for kind in _below(ExpctlError))}
-    assert all(re.search(rf"\b{code} ", HELP) for code in listed)
+    assert listed == set(ExitCode) == set(MEANINGS)
+    assert listed >= {kind.exit_code for kind in _below(ExpctlError)}
+    assert all(re.search(rf"\b{code} ", usage()) for code in listed)
+
+
+def test_every_topic_and_global_option_is_in_the_list() -> None:
+    page = (DOCS / "cli.md").read_text()
+    assert re.findall(r"^\| `expctl help ([a-z-]+)` \|", page, re.MULTILINE) == list(TOPICS)
+    assert all(f"`{word}`" in page for names in GLOBAL_OPTIONS for word in names.split(", "))
 
 
 def _below(kind: type[ExpctlError]) -> list[type[ExpctlError]]:

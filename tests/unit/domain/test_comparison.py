@@ -80,6 +80,7 @@ def test_one_failed_request_makes_it_invalid_and_figures_stay() -> None:
         (arm([speeds(SLOWER)], []), "different bench phases"),
         (arm([speeds(SLOWER, 8), speeds(SLOWER)]), "first bench phases differ"),
         (arm([phase([request("code", None)])]), "the server reported no usage"),
+        (arm([phase([request("another prompt", 50.0)])]), "the two have no prompt in common"),
     ],
 )
 def test_invalid(candidate: Arm, words: str) -> None:

@@ -147,3 +147,8 @@ def test_merge_of_unlike_spans_is_unknown() -> None:
     idle = merge([on, Speculation(status="never_drafted", drafts=0)])
     assert idle is not None
     assert (idle.status, idle.drafts) == ("on", 10)
+
+
+def test_readings_of_two_kinds_of_engine_have_no_difference() -> None:
+    found = speculation_between(drafted(1, 3, 2), drafted(9, 30, 20).model_copy(update={"engine": "llamacpp"}))
+    assert (found.status, found.mean_acceptance_length, found.warnings) == ("unknown", None, ["counter_reset"])

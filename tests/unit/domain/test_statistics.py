@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import math
+import statistics
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from service.domain.statistics import Part, mean, satterthwaite_df, squares_about_mean, student_t_quantile, variance
+from service.domain.statistics import Part, mean, percentile, satterthwaite_df, squares_about_mean, student_t_quantile, variance
 
 
 @pytest.mark.parametrize("df", [0.5, 1, 1.3, 2, 2.7, 4, 7.5, 20, 33.3, 1e3, 9.9e4, 1e5, 1e6, 1e12])
@@ -40,6 +41,15 @@ def test_unknown_variance_is_not_zero() -> None:
             variance(values)
     with pytest.raises(ValueError, match="not known"):
         mean([])
+    with pytest.raises(ValueError, match="not known"):
+        percentile([], 0.5)
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=2))
+def test_percentiles_are_those_of_the_standard_library(values: list[float]) -> None:
+    cuts = statistics.quantiles(values, n=100, method="inclusive")
+    for percent in (50, 90, 99):
+        assert math.isclose(percentile(sorted(values), percent / 100), cuts[percent - 1], rel_tol=1e-9, abs_tol=1e-6)
 
 
 def test_variance_keeps_its_digits_far_from_zero() -> None:

@@ -206,6 +206,7 @@ def test_options_of_each_engine() -> None:
     ("line", "length", "rate"),
     [
         ("Decode batch, #running-req: 1, #token: 9, accept len: 2.31, accept rate: 0.58, cuda graph: True, #queue-req: 0", 2.31, 0.58),
+        ("Decode batch. #running-req: 1, #token: 9, accept len: 2.31, gen throughput (token/s): 120.50, #queue-req: 0", 2.31, None),
         ("slot print_timing: id  3 | task 0 | draft acceptance = 0.70000 (    7 accepted /    10 generated), mean len =  8.00", 8.0, 0.7),
         ("draft acceptance rate = 0.58824 (   10 accepted /    17 generated)", None, 0.58824),
         (
@@ -235,6 +236,7 @@ def test_summary_lines(line: str, length: float | None, rate: float | None) -> N
     found = spec_line(line)
     assert found is not None
     assert (found["mean_acceptance_length"], found["draft_acceptance_rate"]) == (length, rate)
+    assert found["status"] == ("never_drafted" if length is None and rate is None else "on")
     assert spec_line("INFO anything else") is None
 
 

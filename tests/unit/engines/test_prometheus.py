@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from service.domain.speculation import speculation_between, speculation_so_far
 from workers.engines.page import parse_page
 from workers.engines.prometheus import counters_of, read_counters
 
@@ -100,6 +101,14 @@ def test_several_models_on_one_page() -> None:
         ),
         (
             (
+                'sglang:prompt_tokens_total{is_streaming="true"} 40\nsglang:prompt_tokens_total{is_streaming="false"} 2\n'
+                'sglang:cached_tokens_total{cache_source="device"} 9\nsglang:cached_tokens_total{cache_source="host"} 3\n'
+            ),
+            {"prompt_tokens": 42.0, "prefix_cache_hits": 12.0, "prefix_cache_queries": 42.0},
+        ),
+        ("sglang:prompt_tokens_total 42\n", {"prompt_tokens": 42.0, "prefix_cache_hits": None, "prefix_cache_queries": None}),
+        (
+            (
                 'sglang:spec_accept_length{dp_rank="0",tp_rank="0"} 2.5\nsglang:spec_accept_length{dp_rank="0",tp_rank="1"} 2.5\n'
                 'sglang:spec_accept_length{dp_rank="1",tp_rank="0"} 0.0\nsglang:spec_accept_rate{dp_rank="0"} 0.3\n'
             ),
@@ -139,6 +148,8 @@ def test_pages_of_nobody_known(page: str) -> None:
         (r'up{a="q\"uo\\te\nd",b="{x},y=\"z\""} 2.5e3', {"a": 'q"uo\\te\nd', "b": '{x},y="z"'}, 2500.0),
         ("up +Inf", {}, float("inf")),
         ('up_bucket{le="1"} 3 # {trace_id="x"} 0.5', {"le": "1"}, 3.0),
+        ('up{a="b"} 1 1.7e+09', {"a": "b"}, 1.0),
+        ('up{a="b\u2028c"} 1', {"a": "b\u2028c"}, 1.0),
     ],
 )
 def test_lines(line: str, labels: dict[str, str], value: Any) -> None:
@@ -160,12 +171,79 @@ def test_nan_says_nothing() -> None:
     assert page.total("b") == 2
 
 
+@pytest.mark.parametrize("value", ["NaN", "+Inf"])
+@pytest.mark.parametrize("prefix", ["vllm:", "llamacpp:"])
+def test_a_counter_of_speculation_that_is_no_number_is_not_taken_for_an_absent_one(prefix: str, value: str) -> None:
+    tokens = {"vllm:": "generation_tokens_total", "llamacpp:": "tokens_predicted_total"}[prefix]
+    counters = counters_of(parse_page(f"{prefix}{tokens} 5\n{prefix}spec_decode_num_drafts_total {value}\n"))
+    assert counters is not None
+    assert counters.unreadable
+    found = speculation_so_far(counters)
+    assert (found.status, found.mean_acceptance_length, found.warnings) == ("unknown", None, ["counters_unreadable", "since_server_start"])
+
+
+def test_when_series_began_tells_a_restart_that_the_counters_do_not_show() -> None:
+    page = PAGE.replace("process_start_time_seconds", "other")
+    grown = page.replace(" 100.0", " 900.0")
+    before, same, after = (counters_of(parse_page(text)) for text in (page, grown, grown.replace('tiny"} 1.79e+09', 'tiny"} 1.790001e+09')))
+    assert before is not None
+    assert same is not None
+    assert after is not None
+    assert list(before.created) == ["vllm:generation_tokens_created{engine=0,model_name=tiny}"]
+    assert speculation_between(before, same).status == "never_drafted"
+    assert speculation_between(before, after).warnings == ["counter_reset"]
+
+
+@pytest.mark.parametrize("prefix", ["vllm_", "ray_vllm_"])
+def test_names_as_relays_rewrite_them(prefix: str) -> None:
+    counters = counters_of(parse_page(PAGE.replace("vllm:", prefix)))
+    assert counters is not None
+    assert (counters.drafts, counters.accepted_per_position) == (15, [13, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1])
+
+
+V0 = """\
+vllm:spec_decode_draft_acceptance_rate{model_name="m"} 0.6421
+vllm:spec_decode_efficiency{model_name="m"} 0.5982
+vllm:spec_decode_num_accepted_tokens_total{model_name="m"} 8547.0
+vllm:spec_decode_num_draft_tokens_total{model_name="m"} 13311.0
+vllm:spec_decode_num_emitted_tokens_total{model_name="m"} 10616.0
+"""
+
+
+def test_v0s_draft_length_follows_from_its_efficiency() -> None:
+    counters = counters_of(parse_page(V0))
+    assert counters is not None
+    assert counters.draft_length == 3
+    found = speculation_so_far(counters)
+    assert found.drafts == 4437
+    assert found.mean_acceptance_length == pytest.approx(2.393, abs=5e-4)
+
+
+@pytest.mark.parametrize(("efficiency", "length"), [("0.5982", 3), ("0.7", None), ("0.9", None), ("NaN", None), ("0", None)])
+def test_an_efficiency_that_fits_no_length_is_not_believed(efficiency: str, length: int | None) -> None:
+    counters = counters_of(parse_page(V0.replace("0.5982", efficiency)))
+    assert counters is not None
+    assert counters.draft_length == length
+
+
+def test_v0s_gauges_alone_say_that_it_speculates_but_not_how_well() -> None:
+    counters = counters_of(parse_page("\n".join(V0.splitlines()[:2]) + "\n"))
+    assert counters is not None
+    assert speculation_so_far(counters).status == "unknown"
+
+
 def test_read_over_http_follows_redirects(server: Any) -> None:
     server.answers = {"/metrics": (307, "/metrics/"), "/metrics/": (200, PAGE)}
     counters = read_counters(f"{server.url}/metrics", {"Authorization": "Bearer k"})
     assert counters is not None
     assert counters.drafts == 15
     assert server.asked[0][2]["Authorization"] == "Bearer k"
+
+
+def test_another_server_is_not_followed_to(server: Any) -> None:
+    server.answers = {"/metrics": (307, f"{server.url.replace('127.0.0.1', 'localhost')}/metrics/"), "/metrics/": (200, PAGE)}
+    assert read_counters(f"{server.url}/metrics") is None
+    assert [path for _, path, _, _ in server.asked] == ["/metrics"]
 
 
 @pytest.mark.parametrize("answer", [(404, "x"), (500, PAGE), (401, ""), (200, "no series")])

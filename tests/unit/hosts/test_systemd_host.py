@@ -210,6 +210,12 @@ def test_a_host_that_has_given_production_back_by_itself() -> None:
     assert fired.story == "the host gave production back by itself at 2026-01-01T03:00:00Z (deadline)"
 
 
+@pytest.mark.parametrize(("more", "age_s"), [({"age_s": 5400.5}, 5400.5), ({"age_s": None}, None), ({}, None)])
+def test_how_long_it_runs_is_the_host_s_word(more: dict[str, Any], age_s: float | None) -> None:
+    assert state_of({**status(), **more}).age_s == age_s
+    assert state_of({**status(ActiveState="failed", Result="exit-code"), **more}).age_s is None
+
+
 @pytest.mark.parametrize(
     ("show", "read_bytes", "used"),
     [
@@ -236,6 +242,14 @@ def test_what_runs_once_has_its_ending_kept_and_a_folder_made_for_it() -> None:
     written = wire.asked[1][1]
     assert (written["once"], written["cwd"], written["argv"]) == (True, None, ["/usr/bin/env", "python3", "train.py"])
     assert made.work_folder(UNIT) == f"/var/lib/expctl-work/{UNIT}"
+
+
+def test_folders_of_commands_are_named_and_removed_by_unit() -> None:
+    wire = Wire({"work-folders": [{"ok": True, "units": [f"{UNIT}.service"]}], "remove-work": [{"ok": True, "removed": True}]})
+    made = host(wire)
+    assert made.work_folders() == (UNIT,)
+    assert made.remove_work_folder(UNIT)
+    assert wire.asked[-1] == ("remove-work", {"claim": MINE.as_json(), "unit": f"{UNIT}.service"})
 
 
 def test_what_runs_once_is_not_started_again_by_a_call_that_is_repeated() -> None:

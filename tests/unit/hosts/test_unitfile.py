@@ -88,6 +88,8 @@ def test_a_backslash_too_many_swallows_the_next_line() -> None:
         ('ExecStart=/v [ [ { ["a", 1]', "unquoted_json", Reason.UNIT_SYNTAX, '["a", 1]'),
         ("ExecStart=/v [" + '"a", ' * 300 + "1]", "unquoted_json", Reason.UNIT_SYNTAX, '["a", "a"'),
         ('ExecStart=/v --spec={"a":"b"}', "unquoted_json", Reason.UNIT_SYNTAX, '--spec={"a":"b"}'),
+        ("ExecStart=/v serve m > /var/log/v.log", "shell_operator", Reason.UNIT_SYNTAX, ">"),
+        ("ExecStart=/v serve m 2>&1", "shell_operator", Reason.UNIT_SYNTAX, "2>&1"),
         ('ExecStart=/v \'{"a":"100%h"}\'', "specifier_in_json", None, "%h"),
         ("ExecStart=/v 50%0", "unknown_specifier", Reason.UNIT_SYNTAX, "%0"),
         ("ExecStart=/v $free", "unset_variable", None, "$free"),

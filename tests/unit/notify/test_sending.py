@@ -116,6 +116,7 @@ def test_a_receiver_that_says_nothing_is_left_when_the_time_is_up(server: Server
     answer = send(f"http://127.0.0.1:{server.port}/in", "127.0.0.1", timeout_s=0.3)
     assert answer.error == "no answer within 0 s"
     assert 0.2 < answer.seconds < 5
+    assert answer.unsure, "it may have arrived"
 
 
 def test_a_redirect_is_a_failure(server: Server) -> None:
@@ -128,7 +129,7 @@ def test_a_redirect_is_a_failure(server: Server) -> None:
 def test_what_a_receiver_repeats_is_masked_and_short(server: Server) -> None:
     server.status, server.text = 400, f"bad: /in/very-secret {SECRET} " + "x" * 9000
     answer = send(f"http://127.0.0.1:{server.port}/in/very-secret", "127.0.0.1")
-    assert answer.error == "answered 400 Bad Request"
+    assert (answer.error, answer.unsure) == ("answered 400 Bad Request", False)
     assert answer.text.startswith("bad: /*** *** xxx")
     assert len(answer.text) <= 2000
 
@@ -145,4 +146,5 @@ def test_nobody_listens() -> None:
         answer = send(f"http://127.0.0.1:{closed.getsockname()[1]}/in/very-secret", "127.0.0.1")
     assert answer.error is not None
     assert answer.error.startswith("ConnectError")
+    assert not answer.unsure, "nothing was sent"
     assert "very-secret" not in answer.error

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from service.domain.errors import ClaimLost
@@ -54,6 +56,16 @@ def test_the_same_position_is_shown_once(loading: Stage) -> None:
     loading.clock.at(4.0, lambda: loading.host.listen(UNIT, 8001))
     load(loading.ctx)
     assert len(loading.recorder.shown) == 1
+
+
+def test_a_load_that_is_taken_up_counts_by_the_host_s_clock(loading: Stage) -> None:
+    loading.recorder.launched_s_ago = 3600
+    loading.clock.at(4.0, lambda: loading.host.listen(UNIT, 8001))
+    loading.host.states[UNIT] = replace(loading.host.states[UNIT], age_s=100.0)
+    load(loading.ctx)
+    loading.host.states[UNIT] = replace(loading.host.states[UNIT], age_s=601.0)
+    loading.host.port_owners.clear()
+    assert failure(loading).reason == Reason.LOAD_TIMEOUT
 
 
 def test_a_load_taken_up_again_knows_what_was_copied_before(loading: Stage) -> None:

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from expctl.views.columns import side_by_side
-from expctl.views.comparison import render
+from expctl.views.comparison import hidden_text, render
 from tests.unit.views.test_comparison_view import effect, flat, story
 
 NAMES = {41: "int4 base", 42: "ngram k=5", 43: "ngram k=3", 44: "other host"}
@@ -121,3 +121,45 @@ def test_it_fits_and_no_figure_is_cut_however_long_texts_are() -> None:
     assert max(len(line) for line in text.splitlines()) <= 120
     assert "[red]" in text
     assert "a-prompt-with-a…" in text
+
+
+def tails(n: list[int], few: list[str]) -> dict[str, Any]:
+    figure = {"n": n, "p50": [202.0, 404.0], "p90": [300.0, 600.0], "p99": [400.0, 800.0], "few": few}
+    return {"ttft_ms": figure, "itl_ms": figure | {"few": ["p99"]}}
+
+
+def test_percentiles_stand_below_the_means_with_the_number_behind_them() -> None:
+    one, two = story(), other()
+    one["bench_phases"][0]["percentiles"] = tails([25, 50], ["p99"])
+    two["bench_phases"][0]["percentiles"] = tails([25, 100], [])
+    text = printed([one, two])
+    assert rows(text, "all prompts, p50") == ["all prompts, p50 (n=25-100) 202.0 404.0 +100% 404.0 +100%"]
+    assert rows(text, "all prompts, p99") == ["all prompts, p99 (n=25-100) 400.0 800.0 800.0 +100%"]
+    assert "a p99 of n<100 is hardly more than the slowest request" in flat(text)
+    one["bench_phases"][0]["percentiles"] = tails([100, 100], [])
+    text = flat(printed([one, two]))
+    assert "changes of TTFT and of percentiles carry no interval" in text
+    assert "slowest request" not in text, "gaps are not shown"
+
+
+def test_what_all_have_in_common_is_shown_where_it_was_asked_for() -> None:
+    one = story(spec_equal={"engine.kind": "vllm", "bench.repeat": 5})
+    two = other(spec_equal={"engine.kind": "vllm", "bench.prompts": "x" * 300})
+    text = printed([one, two])
+    assert rows(text, "engine.kind") == ["engine.kind vllm"]
+    assert not rows(text, "bench."), "not the same in all columns"
+    assert "the same everywhere" not in printed([story(), other()])
+
+
+@pytest.mark.parametrize(
+    ("found", "hint"),
+    [
+        ([{"equal_fields": 31, "spec_equal": None}], "31 equal fields hidden: --all-fields"),
+        ([{"equal_fields": 1, "spec_equal": None}], "1 equal field hidden: --all-fields"),
+        ([{"equal_fields": 3, "spec_equal": None}] * 2, "equal fields hidden: --all-fields"),
+        ([{"equal_fields": 3, "spec_equal": {"a": 1}}], ""),
+        ([{"equal_fields": 0}], ""),
+    ],
+)
+def test_it_is_said_that_something_is_hidden(found: list[dict[str, Any]], hint: str) -> None:
+    assert hidden_text(found) == hint

@@ -197,3 +197,23 @@ def test_a_second_look_at_the_baseline_is_shown(drift: dict[str, Any], says: str
     told["bench_phases"][0]["drift"] = drift
     assert f"baseline measured again: {says}" in flat(printed(told))
     assert "measured again:" not in printed(story())
+
+
+def test_percentiles_of_all_requests_stand_below_the_prompts() -> None:
+    found = story()
+    found["bench_phases"][0]["percentiles"] = {
+        "ttft_ms": {"n": [25, 25], "p50": [202.0, 303.0], "p90": [0, 0], "p99": [412.0, 409.0], "few": ["p99"]},
+        "tpot_ms": {"n": [25, 0], "p50": [16.0, None], "p90": [0, None], "p99": [20.0, None], "few": ["p50", "p90", "p99"]},
+    }
+    text = flat(printed(found))
+    assert "p50, n=0-25 202.0 303.0 +50% 16.0 - p99, n=0-25 412.0 409.0 20.0 -" in text
+    assert "a p99 of n<100 is hardly more than the slowest request, so it has no change" in text
+    assert "p50" not in printed(story())
+
+
+def test_what_is_the_same_is_shown_where_it_was_asked_for() -> None:
+    text = flat(printed(story(spec_equal={"engine.kind": "vllm", "bench.prompts": ["y" * 300]})))
+    assert "the same everywhere value" in text
+    assert "engine.kind vllm" in text
+    assert text.count("y") < 300
+    assert "…" in text

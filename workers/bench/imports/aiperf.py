@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from service.domain.measurement import Distribution, PhaseSummary, RequestResult
-from service.domain.speculation import Speculation
+from service.domain.speculation import Speculation, ratio
 from workers.bench.imports.base import NO_END, Imported, ImportedPhase, number, request, spread
 from workers.bench.summary import distribution, summarise
 
@@ -16,11 +16,13 @@ NAME = "aiperf"
 OWN_TOKENS = "tokens were counted by the tool's own tokenizer, not by the server"
 NO_ZEROS = "its tok/s a user leaves out requests that came in one piece"
 NS = 1e-9
+_MS = {"s": 1000.0, "sec": 1000.0, "seconds": 1000.0, "us": 1e-3, "ns": 1e-6}
+"""Units of time in milliseconds, which is what it writes unless it is told otherwise."""
 
 
 def is_one(value: dict[str, Any]) -> bool:
     """Whether a JSON object is its summary."""
-    return "aiperf_version" in value and "request_latency" in value
+    return "aiperf_version" in value and ("request_latency" in value or "error_request_count" in value)
 
 
 def is_line(value: dict[str, Any]) -> bool:
@@ -34,14 +36,15 @@ def read(value: dict[str, Any]) -> Imported:
     config = value.get("input_config") or {}
     if not (config.get("endpoint") or {}).get("use_server_token_count"):
         notes.append(OWN_TOKENS)
-    if value.get("was_cancelled") or value.get("is_complete") is False:
+    cut = bool(value.get("was_cancelled")) or value.get("is_complete") is False
+    if cut:
         notes.append(f"the run was not completed: {value.get('incomplete_reason') or 'cancelled'}")
     failed = round(_figure(value, "error_request_count") or 0)
     ok = round(_figure(value, "request_count") or 0)
     summary = PhaseSummary(
         requests=ok + failed,
         failed=failed,
-        valid=failed == 0 and ok > 0 and value.get("is_complete") is not False,
+        valid=failed == 0 and ok > 0 and not cut,
         duration_s=_figure(value, "benchmark_duration") or 0.0,
         output_tokens=None if (tokens := _figure(value, "total_osl")) is None else round(tokens),
         output_tps=_figure(value, "output_token_throughput"),
@@ -68,11 +71,11 @@ def read_lines(lines: list[dict[str, Any]]) -> Imported:
 
 
 def _request(index: int, line: dict[str, Any]) -> RequestResult:
-    error = line.get("error")
+    error = line.get("error") or ("cancelled" if line["metadata"].get("was_cancelled") else None)
 
     def seconds(name: str) -> float | None:
         value = number(_value(line, name))
-        return None if value is None else value / 1000
+        return None if value is None else value * _scale((line.get("metrics") or {}).get(name)) / 1000
 
     return request(
         index,
@@ -95,7 +98,11 @@ def _figure(value: dict[str, Any], name: str) -> float | None:
 
 
 def _spread(value: dict[str, Any], name: str) -> Distribution:
-    return spread(value.get(name), mean="avg")
+    return spread(value.get(name), _scale(value.get(name)), mean="avg")
+
+
+def _scale(metric: Any) -> float:
+    return _MS.get(str(metric.get("unit")).lower(), 1.0) if isinstance(metric, dict) else 1.0
 
 
 def _concurrency(config: dict[str, Any]) -> int | None:
@@ -108,15 +115,22 @@ def _speculation(value: dict[str, Any]) -> Speculation:
     steps, accepted, drafted = (
         _figure(value, name) for name in ("total_spec_decode_steps", "total_accepted_draft_tokens", "total_draft_tokens")
     )
+    histogram = value.get("pooled_spec_decode_acceptance_histogram")
+    positions = None
+    if isinstance(histogram, list) and histogram and all(isinstance(one, int) for one in histogram):
+        # Entry j: how many steps had exactly j tokens accepted.
+        steps = float(sum(histogram)) if steps is None else steps
+        accepted = float(sum(j * one for j, one in enumerate(histogram))) if accepted is None else accepted
+        positions = [sum(histogram[i + 1 :]) / steps for i in range(len(histogram) - 1)] if steps else None
     if steps is None:
         return Speculation(status="not_reported")
-    whole = [None if one is None else round(one) for one in (steps, drafted, accepted)]
     return Speculation(
         status="on" if steps else "never_drafted",
         source="usage",
-        drafts=whole[0],
-        draft_tokens=whole[1],
-        accepted_tokens=whole[2],
+        drafts=round(steps),
+        draft_tokens=None if drafted is None else round(drafted),
+        accepted_tokens=None if accepted is None else round(accepted),
         mean_acceptance_length=1 + accepted / steps if accepted is not None and steps else None,
-        draft_acceptance_rate=accepted / drafted if accepted is not None and drafted else None,
+        draft_acceptance_rate=ratio(accepted, drafted),
+        per_position_acceptance=positions,
     )

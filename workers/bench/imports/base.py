@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,7 +51,7 @@ def request(index: int, *, ok: bool, why: str | None = None, **times: float | No
     A success without a token is none by ours.
     """
     given = {name: value for name, value in times.items() if value is not None}
-    tokens = _count(given.pop("completion_tokens", None))
+    tokens = count(given.pop("completion_tokens", None))
     ttft, e2e = given.get("ttft_s"), given.get("e2e_s")
     empty = ok and tokens == 0
     span = e2e - ttft if ttft is not None and e2e is not None else 0.0
@@ -65,15 +66,11 @@ def request(index: int, *, ok: bool, why: str | None = None, **times: float | No
         e2e_s=e2e,
         tpot_s=span / steps if steps else None,
         tps=steps / span if steps else None,
-        prompt_tokens=_count(given.get("prompt_tokens")),
+        prompt_tokens=count(given.get("prompt_tokens")),
         completion_tokens=tokens,
         error_message=why,
         warnings=["end_not_checked"] if ok else [],
     )
-
-
-def _count(value: float | None) -> int | None:
-    return None if value is None else round(value)
 
 
 def spread(values: Mapping[str, Any] | None, scale: float = 1.0, *, median: str = "p50", mean: str = "mean") -> Distribution:
@@ -84,8 +81,20 @@ def spread(values: Mapping[str, Any] | None, scale: float = 1.0, *, median: str 
 
 
 def number(value: Any) -> float | None:
-    """A number, or None for anything else."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    """A finite number, also one that is written as text (as vLLM's `--metadata` does); None for anything else, NaN among it."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def count(value: Any) -> int | None:
+    """A whole number, or None."""
+    found = number(value)
+    return None if found is None else round(found)
 
 
 def listed(value: Any, length: int) -> Sequence[Any]:

@@ -47,7 +47,7 @@ def _phase(benchmark: dict[str, Any], notes: list[str]) -> ImportedPhase:
         )
     totals = metrics.get("request_totals") or {}
     duration = number(benchmark.get("duration")) or 0.0
-    complete = len(requests) == sum(totals.get(kind) or 0 for kind in ("successful", "errored", "incomplete"))
+    complete = not totals or len(requests) == sum(totals.get(kind) or 0 for kind in ("successful", "errored", "incomplete"))
     if not complete:
         notes.append(SAMPLED)
     return ImportedPhase(

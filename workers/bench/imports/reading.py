@@ -54,6 +54,8 @@ def _values(text: str, path: Path) -> list[dict[str, Any]]:
             whole = [json.loads(line) for line in text.split("\n") if line.strip()]
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{path} is not JSON", str(error), f"known are: {KNOWN}") from None
+    if len(whole) == 1 and isinstance(whole[0], list):
+        whole = whole[0]
     if not whole or not all(isinstance(value, dict) for value in whole):
         raise UsageError(f"{path} holds no result", "it is no JSON object", f"known are: {KNOWN}")
     return whole

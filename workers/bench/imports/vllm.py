@@ -6,7 +6,7 @@ from typing import Any
 
 from service.domain.measurement import Distribution, PhaseSummary, RequestResult
 from service.domain.speculation import Speculation
-from workers.bench.imports.base import NO_END, Imported, ImportedPhase, listed, number, request, spread
+from workers.bench.imports.base import NO_END, Imported, ImportedPhase, count, listed, number, request, spread
 from workers.bench.summary import distribution, summarise
 
 NAME = "vllm bench serve"
@@ -18,7 +18,9 @@ NO_SPECULATION = "nothing is said of speculation: it was off, never drafted, or 
 
 def is_one(value: dict[str, Any]) -> bool:
     """Whether a JSON object is such a file."""
-    return {"endpoint_type", "num_prompts", "total_output_tokens"} <= value.keys()
+    # Its first versions did not name the route.
+    named = "endpoint_type" in value or {"completed", "request_rate", "model_id"} <= value.keys()
+    return named and {"num_prompts", "total_output_tokens"} <= value.keys()
 
 
 def read(value: dict[str, Any]) -> Imported:
@@ -33,7 +35,7 @@ def read(value: dict[str, Any]) -> Imported:
         notes.append(NO_SPECULATION)
     rate = number(value.get("request_rate"))
     phase = ImportedPhase(
-        concurrency=value.get("max_concurrency"), request_rate=rate, requests=requests, summary=summary, speculation=speculation
+        concurrency=count(value.get("max_concurrency")), request_rate=rate, requests=requests, summary=summary, speculation=speculation
     )
     return Imported(source=NAME, label=value.get("label"), model=value.get("model_id"), phases=[phase], notes=notes)
 
@@ -43,12 +45,13 @@ def _requests(value: dict[str, Any], notes: list[str]) -> list[RequestResult]:
     if not isinstance(errors, list) or not isinstance(ttfts, list):
         notes.append(SUMMARY_ONLY)
         return []
-    count = len(errors)
+    total = len(errors)
     latencies = value.get("latencies")
     if not isinstance(latencies, list):
         notes.append(REBUILT)
-        latencies = [ttft + sum(gaps or []) for ttft, gaps in zip(ttfts, listed(value.get("itls"), count), strict=True)]
-    columns = (errors, ttfts, latencies, listed(value.get("output_lens"), count), listed(value.get("input_lens"), count))
+        pairs = zip(ttfts, listed(value.get("itls"), total), strict=True)
+        latencies = [None if gaps is None else ttft + sum(gaps) for ttft, gaps in pairs]
+    columns = (errors, ttfts, latencies, listed(value.get("output_lens"), total), listed(value.get("input_lens"), total))
     return [
         # A failed request stands in every list with zeros.
         request(index, ok=not error, why=error or None, ttft_s=None if error else ttft, e2e_s=None if error else latency,
@@ -64,14 +67,16 @@ def _gaps(value: dict[str, Any], requests: list[RequestResult]) -> Distribution:
 
 
 def _summary(value: dict[str, Any], notes: list[str]) -> PhaseSummary:
-    ok, asked = value.get("completed") or 0, value.get("num_prompts") or 0
-    failed = max(value.get("failed") or 0, asked - ok)
-    tokens = value.get("total_output_tokens")
+    ok, asked, refused = (_counted(value, name) for name in ("completed", "num_prompts", "failed"))
+    failed = max(refused, asked - ok)
+    tokens = count(value.get("total_output_tokens"))
     if ok and not tokens:
         notes.append("its successes have no token together: by our definition none of them is one")
         failed = asked
+    some = failed < asked
     figures = {
-        name: spread({key: value.get(f"{key}_{theirs}_ms") for key in ("mean", "median", "p90", "p99")}, median="median")
+        # Where nothing succeeded, it writes zeros.
+        name: spread({key: value.get(f"{key}_{theirs}_ms") for key in ("mean", "median", "p90", "p99") if some}, median="median")
         for name, theirs in (("ttft_ms", "ttft"), ("tpot_ms", "tpot"), ("itl_ms", "itl"), ("e2e_ms", "e2el"))
     }
     return PhaseSummary(
@@ -79,11 +84,19 @@ def _summary(value: dict[str, Any], notes: list[str]) -> PhaseSummary:
         failed=failed,
         valid=failed == 0 and asked > 0,
         duration_s=number(value.get("duration")) or 0.0,
-        output_tokens=tokens,
-        output_tps=number(value.get("output_throughput")),
+        output_tokens=tokens if some else None,
+        output_tps=number(value.get("output_throughput")) if some else None,
         tps=Distribution(),
         **figures,
     )
+
+
+def _counted(value: dict[str, Any], name: str) -> int:
+    """A count, 0 where it is not there; ValueError for what is none."""
+    found = count(value.get(name))
+    if found is None and value.get(name) is not None:
+        raise ValueError(f"{name} is no number: {value[name]!r:.60}")
+    return found or 0
 
 
 def _speculation(value: dict[str, Any]) -> Speculation:

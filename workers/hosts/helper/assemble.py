@@ -14,7 +14,7 @@ __all__ = ["assemble", "default_config", "sudoers_line"]
 
 PARTS = (
     *("refusals", "processes", "places", "request", "files", "programs", "systemd", "config", "state", "context", "observing"),
-    *("unitfile", "compose", "sources", "comeback", "writing", "acting", "journal", "looking", "deadman", "main"),
+    *("unitfile", "compose", "sources", "comeback", "writing", "acting", "workfolders", "journal", "looking", "deadman", "main"),
 )
 """In an order in which each uses only those before it, as the imports say."""
 PACKAGE = __name__.rpartition(".")[0]

@@ -18,7 +18,7 @@ OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 def read_ours(path: Path) -> bytes | None:
     """A file of ours, None where there is none. Refused where another than root could have written it, or it is a link."""
-    _check_folder(path.parent)
+    check_ours(path.parent)
     try:
         # Without O_NONBLOCK a pipe of that name would keep us waiting.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -54,7 +54,8 @@ def _read_checked(descriptor: int, path: Path) -> bytes:
     return content
 
 
-def _check_folder(path: Path) -> None:
+def check_ours(path: Path) -> None:
+    """Refuse a folder that another than root could put something into, or a link in its place. One that is missing is none."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -66,12 +67,12 @@ def _check_folder(path: Path) -> None:
 def make_folder(path: Path) -> None:
     """A folder that only root sees, made where it is missing."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _check_folder(path)
+    check_ours(path)
 
 
 def write_ours(path: Path, content: str, mode: int = 0o600) -> None:
     """Put a file there in one step. What stood there, a link too, is replaced and never written through."""
-    _check_folder(path.parent)
+    check_ours(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):  # of a predecessor with our pid that was cut off
         temporary.unlink()

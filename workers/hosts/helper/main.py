@@ -27,6 +27,7 @@ from workers.hosts.helper.refusals import DISK_FULL, INTERNAL_ERROR, Misuse, Ref
 from workers.hosts.helper.request import LIMIT_BYTES, Fields, parsed
 from workers.hosts.helper.sources import live, read_source, written_variables
 from workers.hosts.helper.state import UnreadableRecord, claim_of, not_fired
+from workers.hosts.helper.workfolders import remove_work, work_folders
 from workers.hosts.helper.writing import remove_unit, write_unit
 
 VERSION = "1"
@@ -102,12 +103,14 @@ READING: dict[str, Callable[[Context, Fields], dict[str, Any]]] = {
     "port": port_verb,
     "processes": processes_verb,
     "facts": facts,
+    "work-folders": work_folders,
 }
 CHANGING: dict[str, Callable[[Context, Fields], dict[str, Any]]] = {
     "write-unit": write_unit,
     "start": start,
     "stop": stop,
     "remove-unit": remove_unit,
+    "remove-work": remove_work,
     "end-process": end_process,
     "restore": restore,
     "disarm": disarm,

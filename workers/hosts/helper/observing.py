@@ -31,8 +31,15 @@ def _status(context: Context, unit: str, show: dict[str, str]) -> dict[str, Any]
         "seen_argv": seen(context, unit, show["InvocationID"]).get("argv", []) if show.get("InvocationID") else [],
         "pids": pids,
         "read_bytes": context.processes.read_bytes(pids),
+        "age_s": running_for_s(context, show) if pid else None,
         "boot_id": context.clock.boot_id(),
     }
+
+
+def running_for_s(context: Context, show: dict[str, str]) -> float | None:
+    """How long ago a unit's main process began; None where systemd does not say."""
+    began_us = number(show, "ExecMainStartTimestampMonotonic")
+    return context.clock.monotonic() - began_us / 1e6 if began_us else None
 
 
 def seen_path(context: Context, unit: str) -> Path:

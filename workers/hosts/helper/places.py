@@ -28,6 +28,8 @@ class Places:
         self.units = Path(root + "/run/systemd/system")
         """Gone after a reboot, so that nothing of ours ever starts by itself."""
         self.lasting_units = Path(root + "/etc/systemd/system")
+        self.work = Path(root + "/var/lib/expctl-work")
+        """Where systemd makes the folders that commands work in."""
         self.proc = Path(root + "/proc")
         self.cgroups = Path(root + "/sys/fs/cgroup")
 

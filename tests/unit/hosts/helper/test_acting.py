@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.hosts.helper.box import CLAIM, PARKED, UNIT, Box, Inside
-from tests.unit.hosts.helper.test_claims import arm
+from tests.unit.hosts.helper.claiming import arm
 from workers.hosts.helper.places import Caller
 
 HERE = {"claim": CLAIM, "unit": UNIT}

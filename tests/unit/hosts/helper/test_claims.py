@@ -7,17 +7,9 @@ import time
 from typing import Any
 
 from tests.unit.hosts.helper.box import CLAIM, OTHER_SERVICE, PARKED, SERVICE, UNIT, Box, Inside
+from tests.unit.hosts.helper.claiming import arm, claim
 
 OTHERS = {"service": OTHER_SERVICE, "owner": "worker@there", "fence": 1}
-
-
-def arm(inside: Inside, claim: dict[str, Any] = CLAIM, ttl_s: float = 600, units: tuple[str, ...] = (PARKED,)) -> dict[str, Any]:
-    parked = [{"unit": unit, "sha256": inside.good("source", {"unit": unit})["sha256"], "live_argv": ["a"]} for unit in units]
-    return inside.good("arm", {"claim": claim, "ttl_s": ttl_s, "record": {"parked": parked}})
-
-
-def claim(fence: int, owner: str = "worker@here") -> dict[str, Any]:
-    return {"service": SERVICE, "owner": owner, "fence": fence}
 
 
 def stop(inside: Inside, who: dict[str, Any]) -> dict[str, Any]:

@@ -191,3 +191,11 @@ def test_what_a_unit_s_processes_have_read(inside: Inside) -> None:
     inside.box.write("proc/61/io", "rchar: 1\nread_bytes: 0\n")
     assert inside.good("status", {"unit": UNIT})["read_bytes"] == 5097
     assert inside.good("status", {"unit": "expctl-2-none.service"})["read_bytes"] is None
+
+
+def test_how_long_a_unit_runs_is_told_by_the_clock_that_nobody_sets(inside: Inside) -> None:
+    process(inside.box, 60, UNIT)
+    began_us = int((inside.clock.monotonic() - 90) * 1e6)
+    for stamp, age_s in ((began_us, pytest.approx(90, abs=0.01)), (0, None)):
+        inside.box.set_unit(UNIT, ActiveState="active", MainPID="60", ExecMainStartTimestampMonotonic=str(stamp))
+        assert inside.good("status", {"unit": UNIT})["age_s"] == age_s
