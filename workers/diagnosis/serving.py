@@ -139,7 +139,10 @@ def _no_token(found: Evidence, made: Serving) -> None:
         made.state = "failed"
         made.causes.append(Cause(Reason.ENGINE_DEAD, Weight.WRAPPER, f"{probe.path} answers {probe.status} {probe.body}".strip()[:300]))
     else:
-        made.conclude("not_ready", reason, f"{probe.path}: {probe.status} {probe.body}"[:300])
+        # The fault of a request that is too long is its own; alone it shows no engine behind the server that counted its tokens.
+        served = found.journal is not None and found.journal.attempt.progress.started_serving
+        state = "ready" if reason == Reason.CONTEXT_OVERFLOW and served else "not_ready"
+        made.conclude(state, reason, f"{probe.path}: {probe.status} {probe.body}"[:300])
 
 
 def _run(found: Evidence, made: Serving) -> None:

@@ -52,7 +52,8 @@ def weigh(found: Evidence) -> Weighed:
     weighed.cause = likeliest(weighed.causes)
     weighed.state = _state(weighed)
     if weighed.state in {"ready", "stopped", "loading"}:
-        weighed.cause = None if weighed.gpu is None or weighed.gpu.reason is None else weighed.cause
+        of_a_request = weighed.cause is not None and weighed.cause.reason == Reason.CONTEXT_OVERFLOW
+        weighed.cause = weighed.cause if of_a_request or (weighed.gpu is not None and weighed.gpu.reason is not None) else None
     if weighed.state == "loading" and weighed.cause is None:
         # What a command printed before the wire broke shows an engine that loads, but not that the command got to its end.
         weighed.cause = next(_of_the_wire(found), None)
@@ -151,7 +152,7 @@ def _is_of_the_engine(weighed: Weighed, cause: Cause) -> bool:
         return False
     if cause.reason == Reason.ENGINE_UNRESPONSIVE and found.pages and found.journal is None:
         return False
-    if cause.reason == Reason.STALE_UNIT_DEFINITION:
+    if cause.reason in {Reason.STALE_UNIT_DEFINITION, Reason.CONTEXT_OVERFLOW}:  # a file's fault, and a request's
         return False
     if cause.weight == Weight.DEFINITION:
         return found.journal is not None or found.shown is not None
