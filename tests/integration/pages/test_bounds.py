@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain.events import EventType
+from service.domain.reasons import Reason
 from service.domain.status import Outcome
 from service.pages import comparing, experiment, timeline
 from service.store.database import Database
@@ -30,19 +31,25 @@ def many(browser: Browser) -> Browser:
         one = api.submit(name=name, bench={"prompts": prompts, "concurrency": list(LEVELS), "repeat": 2})["id"]
         hands.take()
         _measure(api.database, one, 50.0 + 5 * number, broken=name == "broken")
-        hands.finish(one, Outcome.INVALID if name == "broken" else Outcome.SUCCEEDED)
+        hands.finish(one, *((Outcome.INVALID, Reason.TRUNCATED_STREAM) if name == "broken" else ()))
     return browser
 
 
 def _measure(database: Database, one: int, tps: float, *, broken: bool) -> None:
-    figures = dict.fromkeys(("mean", "p50", "p90", "p99"), tps)
+    figures, now = dict.fromkeys(("mean", "p50", "p90", "p99"), tps), utc_now()
     for level in LEVELS:
         lost = broken and level == LEVELS[1]
         summary: dict[str, Any] = {"requests": 2 * PROMPTS, "failed": 2 * PROMPTS if lost else 0, "valid": not lost, "duration_s": 10.0}
-        summary |= {"output_tokens": 1000, "output_tps": 100.0, "tps": figures}
+        summary |= {"output_tokens": 1000, "output_tps": 100.0} | dict.fromkeys(("tps", "ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"), figures)
         with database.write() as session:
             phase = BenchPhaseRow(
-                experiment_id=one, attempt=1, kind="measured", concurrency=level, started_at=utc_now(), finished_at=utc_now(), summary=summary
+                experiment_id=one,
+                attempt=1,
+                kind="measured",
+                concurrency=level,
+                started_at=utc_now(),
+                finished_at=utc_now(),
+                summary=summary,
             )
             session.add(phase)
             session.flush()
