@@ -47,8 +47,8 @@ def _measure(database: Database, one: int, tps: float, *, broken: bool) -> None:
                 attempt=1,
                 kind="measured",
                 concurrency=level,
-                started_at=utc_now(),
-                finished_at=utc_now(),
+                started_at=now,
+                finished_at=now,
                 summary=summary,
             )
             session.add(phase)
