@@ -42,7 +42,7 @@ class Services:
         """Stop a service, whatever a test has left of it, and the engines that would outlive it."""
         service.end()
         host = LocalHost("local", service.data)
-        for unit in host.units():
+        for unit in (service.data / "units").glob("*"):
             host.stop_unit(unit.name, grace_s=1)
         if self._postgres is not None:
             self._postgres.drop(self._databases.pop(service.folder))

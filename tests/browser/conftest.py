@@ -63,7 +63,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     yield made
     made.end()
     host = LocalHost("local", made.data)
-    for unit in host.units():
+    for unit in (made.data / "units").glob("*"):
         host.stop_unit(unit.name, grace_s=1)
 
 

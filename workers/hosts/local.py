@@ -125,7 +125,7 @@ class LocalHost:
         return self._observe(folder, record)
 
     def units(self) -> tuple[UnitState, ...]:
-        """Every unit that was ever started here, ended ones included."""
+        """Every unit that was ever started on this host, ended ones included; others may be kept in the same folder."""
         return tuple(self.unit(name) for name in self._names())
 
     def start_unit(self, definition: UnitDefinition) -> UnitState:
@@ -151,7 +151,7 @@ class LocalHost:
             if state.left_over_pids:
                 pids = ", ".join(str(pid) for pid in state.left_over_pids)
                 raise HostError(Reason.ORPHAN_PROCESS, f"processes of an earlier start of {definition.name} still live: {pids}")
-            spawn(folder, definition, lock, self._start_timeout_s)
+            spawn(folder, definition, self._name, lock, self._start_timeout_s)
         return self.unit(definition.name)
 
     def stop_unit(self, name: str, grace_s: float = 15.0) -> UnitState:
@@ -318,7 +318,9 @@ class LocalHost:
         return state.phase in {UnitPhase.ENDED, UnitPhase.NOT_FOUND} and not state.left_over_pids
 
     def _names(self) -> list[str]:
-        return sorted(entry.name for entry in self._units.iterdir()) if self._units.is_dir() else []
+        names = sorted(entry.name for entry in self._units.iterdir()) if self._units.is_dir() else []
+        records = {name: UnitFolder(self._units, name).record() for name in names}
+        return [name for name, record in records.items() if record is None or record.host in {None, self._name}]
 
     def _port_owner(self, port: int, pids: list[int]) -> PortOwner:
         for pid in pids:

@@ -18,11 +18,11 @@ OWN_SETTINGS = "EXPCTL_"
 """Variables of the worker itself, its token among them: not the engine's business."""
 
 
-def spawn(folder: UnitFolder, definition: UnitDefinition, lock: int, timeout_s: float) -> None:
-    """Start the supervisor, which starts the unit, keeps hold of the lock until it has said so, and stays with it."""
+def spawn(folder: UnitFolder, definition: UnitDefinition, host: str, lock: int, timeout_s: float) -> None:
+    """Start the supervisor, which starts that host's unit, keeps hold of the lock until it has said so, and stays with it."""
     log = folder.path / "log"
     log_start = log.stat().st_size if log.exists() else 0
-    order = order_of(definition, uuid.uuid4().hex, log, log_start)
+    order = order_of(definition, host, uuid.uuid4().hex, log, log_start)
     command = [sys.executable, "-I", "-S", supervise.__file__, str(folder.path), str(lock)]
     try:
         done = subprocess.run(  # noqa: S603 - our own file

@@ -35,6 +35,8 @@ class UnitRecord(_Kept):
     """`unit.json`. Without a pid: it was about to start."""
 
     name: str
+    host: str | None = None
+    """Under which name the host was registered whose unit this is; None where a version wrote it that did not note it."""
     invocation_id: str
     argv: tuple[str, ...]
     cwd: str | None
@@ -153,12 +155,13 @@ def difference(record: UnitRecord, definition: UnitDefinition) -> str:
     return ""
 
 
-def order_of(definition: UnitDefinition, invocation_id: str, log: Path, log_start: int) -> dict[str, Any]:
+def order_of(definition: UnitDefinition, host: str, invocation_id: str, log: Path, log_start: int) -> dict[str, Any]:
     """What the supervisor is told."""
     umask = os.umask(0o077)
     os.umask(umask)
     return {
         "name": definition.name,
+        "host": host,
         "invocation_id": invocation_id,
         "argv": list(definition.argv),
         "cwd": definition.cwd or str(Path.cwd()),

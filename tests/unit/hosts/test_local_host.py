@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -148,6 +149,18 @@ def test_units_of_another_data_folder_are_not_ours(host: LocalHost, python: Make
     other.start_unit(python(FOREVER))
     other.stop_unit(UNIT)
     assert host.unit(UNIT) == state
+
+
+def test_units_of_another_host_in_the_same_folder_are_not_this_ones(host: LocalHost, python: MakeUnit, tmp_path: Path) -> None:
+    """One `up` has a worker for each host, and what each finds left over before it starts its own, it ends."""
+    state = host.start_unit(python(FOREVER))
+    assert LocalHost("there", tmp_path).units() == ()
+    assert host.units() == (state,)
+    file = tmp_path / "units" / UNIT / "unit.json"
+    kept = json.loads(file.read_text())
+    del kept["host"]
+    file.write_text(json.dumps(kept))
+    assert [one.name for one in LocalHost("there", tmp_path).units()] == [UNIT], "where it was not noted, it may be anybody's"
 
 
 def test_a_full_disk_has_its_name(host: LocalHost, python: MakeUnit, monkeypatch: pytest.MonkeyPatch) -> None:
