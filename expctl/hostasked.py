@@ -12,7 +12,7 @@ from expctl.exitcodes import ExitCode
 from expctl.globals import options
 from expctl.hostadd import Host
 from expctl.hostclient import HostClient, TimeIsUp
-from expctl.moments import duration
+from expctl.moments import time_limit
 from expctl.output import console, emit, say
 from service.domain.errors import Conflict, ExpctlError, UsageError
 
@@ -129,7 +129,7 @@ def _asked(
 
 
 def _answer(client: HostClient, name: str, kind: str, args: Json | None, timeout: str) -> Json | None:
-    limit = duration("--timeout", timeout)
+    limit = time_limit(timeout)
     try:
         return client.answer_of(name, kind, args, limit)
     except TimeIsUp:

@@ -17,7 +17,7 @@ BEHIND = {
 }
 """A form of what lies behind, and what is meant by it."""
 DURATIONS = {
-    "90s": "seconds",
+    "90s": "seconds; of a --timeout `90` says the same",
     "30m": "minutes",
     "8h": "hours",
     "7d": "days",
@@ -38,6 +38,11 @@ def duration(option: str, text: str) -> float:
         return seconds(text)
     except ValueError as error:
         raise UsageError(f"{option} {text} is no time", str(error), "see `expctl help times`") from None
+
+
+def time_limit(text: str) -> float:
+    """Seconds of a --timeout. A number alone is seconds there, as people are used to; how old something is needs its unit."""
+    return float(text) if text.strip().isdecimal() else duration("--timeout", text)
 
 
 def since_evening(text: str | None) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from expctl.exitcodes import ExitCode
 from expctl.globals import options
-from expctl.moments import duration
+from expctl.moments import time_limit
 from expctl.notifyclient import NotifyClient
 from expctl.output import draw, emit, emit_list, say
 
@@ -61,7 +61,7 @@ def send_test(name: Name, timeout: Annotated[str, typer.Option(help="give up wai
     """Send a marked test message now and show what the receiver answered; exit 1 where it did not take it."""
     from expctl.views.notifiers import tried  # noqa: PLC0415 - as above
 
-    limit = duration("--timeout", timeout)
+    limit = time_limit(timeout)
     with NotifyClient(options.server) as client:
         found = client.send_test(name, limit)
     if options.json:

@@ -10,7 +10,7 @@ from expctl.answers import ExperimentDetail
 from expctl.client import Client
 from expctl.exitcodes import ExitCode
 from expctl.globals import options
-from expctl.moments import duration
+from expctl.moments import time_limit
 from expctl.output import emit, say
 
 app = typer.Typer(add_completion=False)
@@ -23,7 +23,7 @@ def wait(
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="return at the first that does not succeed")] = False,
 ) -> int:
     """Exit 0 when all succeeded, 3 when one did not, 124 when the time is up."""
-    limit = None if timeout is None else 0.0 if timeout.strip() == "0" else duration("--timeout", timeout)
+    limit = None if timeout is None else time_limit(timeout)
     with Client(options.server) as client:
         seen = client.wait(list(dict.fromkeys(ids)), timeout_s=limit, fail_fast=fail_fast, told=_tell)
     if options.json:

@@ -14,6 +14,7 @@ from expctl.exitcodes import MEANINGS
 from expctl.globals import GLOBAL_OPTIONS, take_globals
 from expctl.main import VERBS, run
 from service.domain.durations import seconds
+from service.domain.errors import UsageError
 from service.domain.evening import moment_behind
 from service.domain.schedule import resolve_not_before
 from service.domain.spec import Spec
@@ -90,6 +91,9 @@ def test_every_form_of_a_time_is_understood() -> None:
     assert moment_behind("today 06:00", NOW) == NOW.replace(hour=6)
     lengths = [seconds(form) for form in moments.DURATIONS]
     assert lengths == [90, 1800, 8 * 3600, 7 * 86400, 0.5, 5400]
+    assert moments.time_limit("90") == moments.time_limit("90s") == 90
+    with pytest.raises(UsageError):
+        moments.duration("--older-than", "90")
     *at, window = moments.AHEAD
     assert [resolve_not_before(form, NOW, UTC) for form in at] == [NOW.replace(hour=22), datetime(2026, 12, 1, 22, tzinfo=UTC)]
     assert Window.parse(window, ZoneInfo("UTC")).closes_at(NOW) == datetime(2026, 12, 1, 8, tzinfo=UTC)
