@@ -50,7 +50,7 @@ def whole(service: Service, one: int, pid: int | None) -> None:
     assert port_is_free(service.engine_port)
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", [step if step == "launch" else pytest.param(step, marks=pytest.mark.costly) for step in STEPS])
 def test_the_worker_is_killed_in_every_step(service: Service, step: str) -> None:
     one = service.submit(service.file("x", bench={"max_tokens": 30 if step == "measure" else 8}, LOAD_SECONDS="1"))
     item = service.at_step(one, step)
@@ -59,6 +59,7 @@ def test_the_worker_is_killed_in_every_step(service: Service, step: str) -> None
     whole(service, one, launched)
 
 
+@pytest.mark.costly
 def test_the_api_is_killed_again_and_again(service: Service) -> None:
     one = service.submit(service.file("x", bench={"max_tokens": 60}, LOAD_SECONDS="1"))
     for step in ("load", "measure"):
@@ -80,7 +81,7 @@ def test_everything_of_ours_is_killed_at_once(service: Service) -> None:
     whole(service, one, pid)
 
 
-@pytest.mark.parametrize(("step", "tokens", "load"), [("load", 8, "4"), ("measure", 100, "0.3")])
+@pytest.mark.parametrize(("step", "tokens", "load"), [("load", 8, "4"), pytest.param("measure", 100, "0.3", marks=pytest.mark.costly)])
 def test_a_frozen_worker_that_wakes_up_touches_nothing(service: Service, step: str, tokens: int, load: str) -> None:
     one = service.submit(service.file("x", bench={"max_tokens": tokens}, LOAD_SECONDS=load))
     service.at_step(one, step)
