@@ -27,8 +27,8 @@ def up(
     settings = settings_of(data, make=True)
     stop = Asked()
     with Embedded(settings, port, {"local": {"experiment_port": experiment_port}}, only_these=only_local) as service:
-        say(f"expctl is up at {service.url}, host local, data in {settings.data_dir}")
+        say(f"expctl is up at {service.url}, data in {settings.data_dir}")
         hint = "" if port == 8700 else f" --server {service.url}"  # noqa: PLR2004 - the default above
         say(f"submit with: expctl submit FILE{hint}      API: {service.url}/docs      stop: Ctrl-C")
         service.supervise(stop)
-    say("stopped; an engine that was running keeps running and is adopted by the next `expctl up`")
+    say("stopped; what runs on the hosts keeps running, and the next `expctl up` adopts it")

@@ -59,6 +59,10 @@ def _state(host: Json) -> str:
     return "; ".join(part for part in parts if part)
 
 
+TROUBLE = ("not_parked", "not_clean", "host_rebooted", "given_back_by_host", "after_restore")
+"""What a shift notes in words where parking or giving back did not go as it should; the rest of its notes stand in `--json`."""
+
+
 def detail(host: Json) -> RenderableType:
     """Everything about one host."""
     rows = _table("", "")
@@ -81,7 +85,7 @@ def _facts(host: Json) -> Iterable[tuple[str, str]]:
         yield "shift", f"{shift['phase']} since {_moment(shift['opened_at'])}" + (f", ends: {shift['closing']}" if shift["closing"] else "")
         yield "units", ", ".join(shift["units"]) or "-"
         yield "due back", _moment(shift["due_back"]) if shift["due_back"] else "-"
-        yield "parked", json.dumps(shift["parked"], ensure_ascii=False)
+        yield from ((key.replace("_", " "), str(shift["parked"][key])) for key in TROUBLE if shift["parked"].get(key))
     for key, text in (("open_by", "opened by"), ("give_back_by", "give back for"), ("unreachable_since", "unreachable since")):
         if host[key]:
             yield text, _moment(host[key]) if key == "unreachable_since" else str(host[key])

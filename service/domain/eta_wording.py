@@ -121,7 +121,7 @@ def night_text(slots: Sequence[Slot], until: datetime | None, reader: Reader) ->
     known = [slot for slot in slots if slot.ends_at is not None and slot.night == 0 and not slot.cut]
     tail = f"; {NO_HISTORY} of {blind.because_of or blind.id}" if blind else ""
     if until is not None:
-        return f"the night: {len(known)} of {len(slots)} fit before {reader.clock(until)}{tail}"
+        return f"the night: {len(known)} of {len(slots)} {'known to ' if blind else ''}fit before {reader.clock(until)}{tail}"
     ends = [slot.ends_at for slot in known if slot.ends_at is not None]
     done = f", done about {reader.clock(max(ends))}" if ends else ""
     return f"the night: {len(known)} of {len(slots)} foreseen{done}{tail}"

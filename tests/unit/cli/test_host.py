@@ -102,7 +102,7 @@ def test_show_a_host_in_the_middle_of_a_shift(fake: FakeService, capsys: Capture
     }
     shift = {
         "id": 1, "phase": "parked", "opened_at": "2026-11-30T20:00:00Z", "closing": "window closes", "due_back": "2026-12-01T07:00:00Z",
-        "units": ["a.service"], "parked": {}, "failures": 0, "idle_since": None,
+        "units": ["a.service"], "parked": {"armed": True, "not_clean": "one process is left"}, "failures": 0, "idle_since": None,
     }  # fmt: skip
     config = {
         "park": ["a.service"],
@@ -117,9 +117,12 @@ def test_show_a_host_in_the_middle_of_a_shift(fake: FakeService, capsys: Capture
         "parked since 30 Nov 20:00 UTC, ends: window closes",
         "20:00-08:00 Europe/Berlin, open until 01 Dec 08:00 UTC+01:00",
         "01 Dec 07:00",
+        "not clean",
+        "one process is left",
     ):
         assert words in shown
     assert "never checked: expctl host check llm-two" in shown
+    assert "armed" not in shown
     assert "close_after  10m\nbefore_park  drain 'a b'\nnever" in "\n".join(line.rstrip() for line in shown.splitlines())
 
 

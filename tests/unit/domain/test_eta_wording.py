@@ -100,7 +100,9 @@ def test_the_night() -> None:
     slots = [WAITS._replace(id=number) for number in range(5)] + [WAITS._replace(night=1), Slot(9, unknown=Unknown.FAR)]
     assert night_text(slots, at(620), HERE) == "the night: 5 of 7 fit before 07:20"
     assert night_text(slots, None, HERE) == "the night: 5 of 7 foreseen, done about 22:55"
-    assert night_text([*slots, Slot(8, unknown=Unknown.NO_HISTORY)], at(620), HERE).endswith("5 of 8 fit before 07:20; no history yet of 8")
+    assert night_text([*slots, Slot(8, unknown=Unknown.NO_HISTORY)], at(620), HERE).endswith(
+        "5 of 8 known to fit before 07:20; no history yet of 8"
+    )
     assert night_text([Slot(8, unknown=Unknown.SHUT)], at(620), HERE) == "the night: 1 wait, and the host takes nothing new"
     assert night_text([], at(620), HERE) == ""
 

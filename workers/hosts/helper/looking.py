@@ -177,7 +177,8 @@ def _disks(places: Places) -> list[dict[str, Any]]:
         device, _, rest = line.partition(" ")
         if device.startswith("/dev/") and not device.startswith("/dev/loop"):
             mount = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), rest.partition(" ")[0])
-            found.setdefault(device, mount)
+            # The same one may be mounted again further down, or lend a single file.
+            found[device] = min(found.get(device, mount), mount, key=len)
     disks = []
     for mount in sorted(found.values())[:MOST_DISKS]:
         total, free = _space(places.root + mount)

@@ -153,7 +153,10 @@ def test_a_title_is_one_word_whatever_stood_there_before(tmp_path: Path, shown: 
 def test_facts(box: Box) -> None:
     box.write("proc/meminfo", "MemTotal:       2048000 kB\nMemAvailable: 1024000 kB\nCached: 512000 kB\n")
     box.write("proc/cpuinfo", "processor : 0\nmodel name\t: Fast CPU\nmodel name\t: Fast CPU\n")
-    box.write("proc/mounts", "/dev/sda1 / ext4 rw 0 0\nserver:/x /mnt nfs rw 0 0\n/dev/loop1 /snap squashfs ro 0 0\n")
+    box.write(
+        "proc/mounts",
+        "/dev/sda1 /run/one-file ext4 rw 0 0\n/dev/sda1 / ext4 rw 0 0\nserver:/x /mnt nfs rw 0 0\n/dev/loop1 /snap squashfs ro 0 0\n",
+    )
     box.write("etc/os-release", 'NAME="x"\nPRETTY_NAME="Some Linux 1"\n')
     found = box.good("facts")["facts"]
     assert (found["memory_mib"], found["memory_available_mib"], found["page_cache_mib"]) == (2000, 1000, 500)
