@@ -60,7 +60,9 @@ def create_app(store: Database, *, loopback_only: bool = False, waker: Waker | N
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-        del app
+        # What a route needs is built when it is looked at for the first time; nobody's first page should wait for all of them.
+        for route in app.routes:
+            route.matches({"type": "http", "method": "GET", "path": "/", "root_path": "", "headers": []})
         yield {}
         store.close()
 
