@@ -152,7 +152,7 @@ def _counters(
 
 
 class _Talk:
-    """What a person sees: on stderr where stdout carries JSON."""
+    """What a person sees: progress on stderr, and the figures there too where stdout carries JSON."""
 
     def __init__(self, asked: Bench) -> None:
         self._per_phase = (len(asked.prompts) if isinstance(asked.prompts, list) else 5) * asked.repeat
@@ -161,7 +161,7 @@ class _Talk:
 
     @cached_property
     def _console(self) -> Console:
-        return console(stderr=options.json)
+        return console(stderr=True)
 
     def say(self, text: str) -> None:
         if not options.quiet:
@@ -172,7 +172,7 @@ class _Talk:
 
     def draw(self, report: BenchReport) -> None:
         if not (options.quiet and options.json):
-            self._console.print(_drawing(report))
+            console(stderr=options.json).print(_drawing(report))
 
     def phase(self, level: int) -> None:
         self._count, self._total = 0, self._per_phase if level else self._warmup

@@ -1,4 +1,4 @@
-"""Other tools' results side by side: a row a run, each figure beside the first row's."""
+"""Other tools' results side by side: a row a run, each figure beside the first file's under the same load."""
 
 from __future__ import annotations
 
@@ -44,12 +44,18 @@ def _table(rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]], figures:
     table.add_column("file", no_wrap=True)
     for name in ("load", "n", "failed", *(name for name, _ in figures)):
         table.add_column(name, justify="right", no_wrap=True)
-    first = rows[0][1]["summary"] if rows else {}
-    for number, (one, phase) in enumerate(rows):
+    first = {_load(phase): phase["summary"] for one, phase in rows if one is rows[0][0]}
+    for one, phase in rows:
         summary = phase["summary"]
-        cells = [_figure(summary, first if number else None, path) for _, path in figures]
+        base = None if one is rows[0][0] else first.get(_load(phase)) or _one_of_unknown_load(first, phase)
+        cells = [_figure(summary, base, path) for _, path in figures]
         table.add_row(*(Text(cell) for cell in (_name(one), _load(phase), str(summary["requests"]), str(summary["failed"]), *cells)))
     return table
+
+
+def _one_of_unknown_load(first: Mapping[str, Any], phase: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Files that hold one run and not under which load: whoever names them together says that it was the same."""
+    return next(iter(first.values())) if len(first) == 1 and UNKNOWN in (*first, _load(phase)) else None
 
 
 def _name(one: Mapping[str, Any]) -> str:

@@ -29,8 +29,10 @@ def listing(
     host: Annotated[str | None, Query(max_length=200)] = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
     before: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None,
+    cursor: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="the same as `before`")] = None,
 ) -> ExperimentPage:
     """Experiments, newest first."""
+    before = before or cursor
     rows = experiments.listing(session, statuses=status, host=host, limit=limit + 1, before=before)
     more = len(rows) > limit
     rows = rows[:limit]

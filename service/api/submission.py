@@ -59,17 +59,17 @@ def submit(
             status, answer = _submit(session, specs, access, several=several, again=again)
     else:
         with store.write() as session:
-            first = idempotency.begin(session, idempotency_key, digest([body, again]))
+            first = idempotency.begin(session, access.name, idempotency_key, digest([body, again]))
         if first is not None:
             status, answer = int(first.status or CREATED), _read_back(first.answer)
         else:
             try:
                 with store.write() as session:
                     status, answer = _submit(session, specs, access, several=several, again=again)
-                    idempotency.answer(session, idempotency_key, status, jsonable_encoder(answer))
+                    idempotency.answer(session, access.name, idempotency_key, status, jsonable_encoder(answer))
             except BaseException:
                 with store.write() as session:
-                    idempotency.forget(session, idempotency_key)
+                    idempotency.forget(session, access.name, idempotency_key)
                 raise
     response.status_code = status
     with store.read() as session:

@@ -91,6 +91,7 @@ V0_COUNTERS = "v0_counters"
 ROUNDED = "counters_rounded"
 """llama.cpp writes six digits of a number, so that beyond a million its counters tell small changes no longer."""
 SINCE_START = "since_server_start"
+NOTHING_GENERATED = "nothing_generated"
 NOT_OF_THIS_RUN = "not_of_this_run"
 """A gauge over a window of the engine's own choice, which other requests may have filled."""
 
@@ -133,7 +134,7 @@ def speculation_between(
         tokens = speculative_tokens or after.draft_length
         before, after = (_with_drafts(reading, tokens) for reading in (before, after))
     found = _change(before, after, requests)
-    if found.status == "never_drafted":
+    if found.status == "never_drafted" or NOTHING_GENERATED in found.warnings:
         ever = any(getattr(after, name) for name in COUNTS)
         return found.model_copy(update=_idle(after.engine, configured, ever=ever))
     return found
@@ -141,6 +142,9 @@ def speculation_between(
 
 def speculation_so_far(page: EngineCounters, *, configured: bool | None = None, speculative_tokens: int | None = None) -> Speculation:
     """What speculation did since the server started, for a page without an earlier one: totals, not those of a run."""
+    if page.generation_tokens == 0:
+        # So new that nothing was asked of it: whether it generated without drafting is no question yet.
+        page = page.model_copy(update={"generation_tokens": None})
     numbers = {name: 0.0 for name, value in page if isinstance(value, float) and name not in {"process_start", "running"}}
     ranks = {rank: dict.fromkeys(counts, 0.0) for rank, counts in page.per_engine.items()}
     positions = None if page.accepted_per_position is None else [0.0] * len(page.accepted_per_position)
@@ -161,7 +165,7 @@ def v0_drafts(draft_tokens: float | None, speculative_tokens: int | None) -> flo
 def _idle(engine: str, configured: bool | None, *, ever: bool) -> dict[str, Any]:
     """What nothing drafted means. An engine that shows its series at 0 also when it is off may never have been asked to."""
     if configured is False:
-        return {"status": "off"}
+        return {"status": "off", "warnings": []}
     if configured is None and not ever and engine in _SHOWN_WHEN_OFF:
         return {"status": "off", "warnings": ["off_or_never_drafted"]}
     return {}
@@ -237,9 +241,12 @@ def _change(before: EngineCounters, after: EngineCounters, requests: int | None)
     if moved is None:
         return Speculation(status="unknown", source="prometheus", warnings=["counters_unreadable"])
     if not moved:
+        # Where nothing was generated, nothing could be drafted: another server's page, or requests that were refused.
+        idle = _minus(after.generation_tokens, before.generation_tokens) == 0
         return Speculation(
-            status="never_drafted",
+            status="unknown" if idle else "never_drafted",
             source="prometheus",
+            warnings=[NOTHING_GENERATED] if idle else [],
             drafts=whole(drafts),
             draft_tokens=whole(draft_tokens),
             accepted_tokens=whole(accepted),

@@ -16,14 +16,15 @@ ABANDONED = timedelta(seconds=60)
 """A first request that has not answered for this long has died with its process."""
 
 
-def begin(session: Session, key: str, body_hash: str) -> IdempotencyRow | None:
-    """Claim a key. The first answer where there is one already; None where the caller is the first.
+def begin(session: Session, caller: str, key: str, body_hash: str) -> IdempotencyRow | None:
+    """Claim a key of one caller's: two people may think of the same.
 
+    The first answer where there is one already; None where the caller is the first.
     UsageError for another body under the same key; Conflict while the first request is still being answered.
     """
-    found = session.get(IdempotencyRow, key)
+    found = session.get(IdempotencyRow, _of(caller, key))
     if found is None:
-        session.add(IdempotencyRow(key=key, body_hash=body_hash))
+        session.add(IdempotencyRow(key=_of(caller, key), body_hash=body_hash))
         try:
             session.flush()
         except IntegrityError:
@@ -40,20 +41,25 @@ def begin(session: Session, key: str, body_hash: str) -> IdempotencyRow | None:
     return None
 
 
+def _of(caller: str, key: str) -> str:
+    # No name of a caller holds a line break, so that no two pairs are one.
+    return f"{caller}\n{key}"
+
+
 def _in_flight(key: str) -> Conflict:
     return Conflict(f"the first request with the Idempotency-Key {key} is still being answered", "", "try again in a moment")
 
 
-def answer(session: Session, key: str, status: int, body: Any) -> None:
+def answer(session: Session, caller: str, key: str, status: int, body: Any) -> None:
     """Keep the answer, in the transaction of what it tells of."""
-    row = session.get_one(IdempotencyRow, key)
+    row = session.get_one(IdempotencyRow, _of(caller, key))
     row.status, row.answer = status, body
     session.add(row)
 
 
-def forget(session: Session, key: str) -> None:
+def forget(session: Session, caller: str, key: str) -> None:
     """The request failed and changed nothing: the key may be used again."""
-    row = session.get(IdempotencyRow, key)
+    row = session.get(IdempotencyRow, _of(caller, key))
     if row is not None and row.status is None:
         session.delete(row)
 

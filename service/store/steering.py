@@ -127,6 +127,8 @@ def pin_baseline(session: Session, experiment_id: int, actor: str) -> BaselineRo
     if row.outcome != Outcome.SUCCEEDED:
         why = f"it is {row.outcome or row.status}"
         raise NotReady(f"experiment {row.id} cannot be a baseline", why, "only a successful measurement can be compared with")
+    if row.engine_kind == "command":
+        raise NotReady(f"experiment {row.id} cannot be a baseline", "a command measures nothing", "pin one that was measured")
     found = session.get(BaselineRow, (row.host_id, row.served_model))
     pinned = found or BaselineRow(host_id=row.host_id, served_model=row.served_model, experiment_id=experiment_id)
     pinned.experiment_id = experiment_id

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from sqlmodel import Session, col, select
 
 from service.domain import loads as planned
-from service.domain.errors import NotFound, SpecError
+from service.domain.errors import Conflict, NotFound, SpecError
 from service.domain.events import EventType
 from service.domain.hashing import bench_hash, engine_hash, spec_hash
 from service.domain.schedule import resolve_not_before
@@ -68,7 +68,8 @@ def submit(session: Session, spec: Spec, created_by: str) -> ExperimentRow:
 
 def retry(session: Session, row: ExperimentRow, created_by: str) -> ExperimentRow:
     """Queue the same again, that load alone. One that did not succeed is replaced among its configuration's loads."""
-    changes: dict[str, Any] = {"after": [], "not_before": None}
+    awaited = _waited_for(session, row) if row.recheck_of is None else []
+    changes: dict[str, Any] = {"not_before": None}
     replaced = row.outcome != Outcome.SUCCEEDED
     if not replaced:
         # A load that succeeded counts where it is; this is another measurement, not one load more of the same.
@@ -80,13 +81,35 @@ def retry(session: Session, row: ExperimentRow, created_by: str) -> ExperimentRo
         made.load, made.load_of = row.load, loads.first_of(row)
     session.add(made)
     if row.recheck_of is not None:
-        _wait(session, made, rechecks.still_to_follow(session, row))
+        awaited = rechecks.still_to_follow(session, row)
+    _wait(session, made, awaited)
     session.flush()
     return made
 
 
+def _waited_for(session: Session, row: ExperimentRow) -> list[ExperimentRow]:
+    """What an experiment waits for; where that did not succeed, its latest retry. Conflict where that cannot succeed either."""
+    found = []
+    for after_id in session.exec(select(DependencyRow.after_id).where(DependencyRow.experiment_id == row.id)):
+        other = experiments.get(session, after_id)
+        while not loads.may_succeed(other):
+            again = select(ExperimentRow).where(ExperimentRow.retry_of == other.id).order_by(col(ExperimentRow.id).desc()).limit(1)
+            retried = session.exec(again).one_or_none()
+            if retried is None:
+                why = f"it comes after {other.id} {other.name}, which has ended {other.outcome}"
+                raise Conflict(f"experiment {row.id} could never run", why, f"retry {other.id} first")
+            other = retried
+        found.append(other)
+    return found
+
+
 def _measured(session: Session, spec: Spec) -> list[ExperimentRow]:
-    """The latest loads of an identical configuration that succeeded, where one submission had as many as are asked for."""
+    """The latest loads of an identical configuration that succeeded, where one submission had as many as are asked for.
+
+    A command measures nothing: whoever submits it again wants what it does.
+    """
+    if spec.engine.kind == "command":
+        return []
     same = (ExperimentRow.spec_hash == spec_hash(spec), ExperimentRow.outcome == Outcome.SUCCEEDED, col(ExperimentRow.recheck_of).is_(None))
     rows = session.exec(select(ExperimentRow).where(*same).order_by(col(ExperimentRow.id).desc()).limit(LOOKED_AT))
     together: dict[int, list[ExperimentRow]] = defaultdict(list)

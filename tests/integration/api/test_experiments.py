@@ -62,6 +62,8 @@ def test_pages_newest_first_without_a_gap(api: Api) -> None:
             break
         page = api.get(page["next"]).json()
     assert seen == [5, 4, 3, 2, 1]
+    assert api.get("/v1/experiments", limit=2, cursor=4).json() == api.get("/v1/experiments", limit=2, before=4).json() != {}
+    assert [one["id"] for one in api.get("/v1/experiments", cursor=3).json()["items"]] == [2, 1]
 
 
 def test_a_full_last_page_has_no_next(api: Api) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from sqlmodel import select
 
 from service.api import limits
 from service.domain.hashing import digest
@@ -16,7 +17,7 @@ from tests.integration.api.service import Api, problem, spec
 def begun(api: Api, key: str, body: Any) -> None:
     """Another request with this key, and no answer to it yet."""
     with api.database.write() as session:
-        assert idempotency.begin(session, key, digest([body, True])) is None
+        assert idempotency.begin(session, "anonymous", key, digest([body, True])) is None
 
 
 def test_the_same_key_while_the_first_request_is_being_answered(api: Api) -> None:
@@ -27,16 +28,21 @@ def test_the_same_key_while_the_first_request_is_being_answered(api: Api) -> Non
     assert api.get("/v1/experiments").json()["items"] == []
     assert api.post("/v1/experiments", spec(), idempotency_key="other").status_code == 201
     with api.database.write() as session:
-        idempotency.forget(session, "k")
+        idempotency.forget(session, "anonymous", "k")
     first = api.post("/v1/experiments", spec(), idempotency_key="k")
     again = api.post("/v1/experiments", spec(), idempotency_key="k")
     assert (first.status_code, again.status_code, again.json()) == (201, 201, first.json())
 
 
+def test_a_key_is_its_callers_own(api: Api) -> None:
+    made = [api.post("/v1/experiments", spec(), idempotency_key="k", x_expctl_user=user).json() for user in ("ann", "bob", "ann")]
+    assert [(one["id"], one["created_by"]) for one in made] == [(1, "ann"), (2, "bob"), (1, "ann")]
+
+
 def test_a_first_request_that_died_does_not_keep_the_key_for_ever(api: Api) -> None:
     begun(api, "k", spec())
     with api.database.write() as session:
-        row = session.get_one(IdempotencyRow, "k")
+        row = session.exec(select(IdempotencyRow)).one()
         row.created_at -= idempotency.ABANDONED + timedelta(seconds=1)
         session.add(row)
     assert api.post("/v1/experiments", spec(), idempotency_key="k").status_code == 201

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlmodel import Session
 
-from service.domain.errors import Conflict, SpecError
+from service.domain.errors import Conflict, NotReady, SpecError
 from service.domain.reasons import Reason
 from service.domain.spec import Spec
 from service.domain.status import Outcome, Status
@@ -135,6 +135,30 @@ def test_after_a_name_means_after_every_load_of_it(database: Database) -> None:
             submit(session, spec("too late", after=["base"]))
         tried = steering.retry(session, 2, "me")
         assert after(session, submit(session, spec("now", after=["base"]))[0]) == [1, tried.id]
+
+
+def test_a_retry_waits_for_what_the_first_waited_for_or_for_its_retry(database: Database) -> None:
+    with database.write() as session:
+        [one] = submit(session, spec("one"))
+        [two] = submit(session, spec("two", after=["one"]))
+        ended(session, one, Outcome.FAILED)
+        session.refresh(two)
+        assert two.reason == Reason.DEPENDENCY_FAILED
+        with pytest.raises(Conflict, match=r"could never run; it comes after 1 one, which has ended failed; retry 1 first"):
+            steering.retry(session, two.id or 0, "me")
+        tried = steering.retry(session, one.id or 0, "me")
+        again = steering.retry(session, two.id or 0, "me")
+        assert (after(session, again), again.spec["after"]) == ([tried.id], ["one"])
+
+
+def test_a_command_is_run_again_whatever_it_did_before(database: Database) -> None:
+    with database.write() as session:
+        train = Spec.model_validate({"name": "train", "engine": {"kind": "command", "run": ["x"]}})
+        [one] = submit(session, train)
+        ended(session, one)
+        assert [row.id for row in submit(session, train, again=False)] == [2]
+        with pytest.raises(NotReady, match="a command measures nothing"):
+            steering.pin_baseline(session, one.id or 0, "me")
 
 
 def test_the_baseline_comes_again_as_long_as_one_candidate_is_left(database: Database) -> None:

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from service.domain.errors import ClaimLost
-from service.store import events, hosts, idempotency, shifts, singletons, workers
+from service.store import events, hosts, shifts, singletons, workers
 from service.store.database import Database
 from service.store.tables import HostRow, IdempotencyRow, utc_now
 from service.wake import Waker
@@ -198,8 +198,6 @@ def test_it_tidies_what_nobody_asks_for_any_more(watch: Watch, database: Databas
         assert [one.owner for one in workers.seen(session)] == ["silent"]
         assert session.get(IdempotencyRow, "old") is None
         assert session.get(IdempotencyRow, "young") is not None
-    with database.write() as session:
-        assert idempotency.begin(session, "old", "y") is None
 
 
 def test_whoever_is_no_longer_the_steward_tells_nothing(watch: Watch, database: Database) -> None:

@@ -73,11 +73,12 @@ def test_json_on_stdout_and_talk_on_stderr(server: Any, prompts: str, capsys: py
         assert word in err
 
 
-def test_without_json_a_person_reads_stdout(server: Any, prompts: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_are_data_and_progress_is_talk(server: Any, prompts: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["bench", "--base-url", f"{server.url}/v1", "--prompts", prompts, "--repeat", "1", "--warmup", "0", *OFF]) == 0
     out, err = capsys.readouterr()
     assert "tok/s" in out
-    assert err == ""
+    assert "concurrency" not in out.splitlines()[0]
+    assert err.startswith("concurrency 1: ")
 
 
 def test_a_failure_is_exit_1_and_says_which_and_why(serve: Any, say: Any, prompts: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from expctl import globals as command_globals
 from expctl.main import run
+from expctl.views import imported
 from service.domain.errors import UsageError
 from service.domain.measurement import BenchClient, BenchReport, PhaseResult
 from service.domain.reasons import Reason
@@ -264,3 +266,19 @@ def test_aiperfs_pooled_histogram_alone_gives_acceptance(tmp_path: Path) -> None
     assert (found.status, found.drafts, found.accepted_tokens, found.draft_acceptance_rate) == ("on", 10, 10, None)
     assert found.mean_acceptance_length == 2.0
     assert found.per_position_acceptance == [0.6, 0.3, 0.1]
+
+
+def test_figures_stand_beside_those_of_the_same_load() -> None:
+    def found(file: str, *tps: float) -> dict[str, Any]:
+        phases = [
+            {"concurrency": level, "request_rate": None, "summary": {"valid": True, "requests": 5, "failed": 0, "output_tps": value}}
+            for level, value in zip((1, 8), tps, strict=True)
+        ]
+        return {"file": file, "label": file, "source": "expctl bench", "notes": [], "phases": phases}
+
+    console = Console(width=200)
+    with console.capture() as captured:
+        console.print(imported.render([found("a", 20.0, 100.0), found("b", 22.0, 90.0)]))
+    text = captured.get()
+    assert [line.split()[-2:] for line in text.splitlines() if line.startswith("b ")] == [["22.0", "(+10%)"], ["90.0", "(-10%)"]]
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("a ")] == ["20.0", "100.0"]

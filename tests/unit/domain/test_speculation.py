@@ -77,9 +77,11 @@ def test_status_tells_off_idle_and_unreported_apart() -> None:
     assert speculation_between(plain, plain).status == "off"
     assert speculation_between(plain, plain, configured=True).warnings == ["speculation_not_active"]
     assert speculation_between(counters("sglang"), counters("sglang")).status == "not_reported"
-    idle = speculation_between(ZERO, ZERO)
+    idle = speculation_between(ZERO, ZERO.model_copy(update={"generation_tokens": (ZERO.generation_tokens or 0) + 9}))
     assert (idle.status, idle.drafts, idle.mean_acceptance_length, idle.draft_acceptance_rate) == ("never_drafted", 0, None, None)
     assert speculation_between(ZERO, ZERO, configured=False).status == "off"
+    still = speculation_between(ZERO, ZERO)
+    assert (still.status, still.warnings) == ("unknown", ["nothing_generated"]), "another server's page, or requests that were refused"
     for pair in ((None, ZERO), (ZERO, None), (None, None)):
         assert speculation_between(*pair).status == "not_reported"
 

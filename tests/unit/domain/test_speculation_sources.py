@@ -65,7 +65,7 @@ def test_a_gauge_is_labelled_as_one_and_idle_ranks_do_not_count() -> None:
 )
 def test_series_that_are_shown_at_zero_also_when_it_is_off(configured: bool | None, status: str, warnings: list[str]) -> None:
     llama = counters("llamacpp", generation_tokens=5678, drafts=0, draft_tokens=0, accepted_tokens=0)
-    found = speculation_between(llama, llama, configured=configured)
+    found = speculation_between(llama, llama.model_copy(update={"generation_tokens": 5900}), configured=configured)
     assert (found.status, found.warnings, found.mean_acceptance_length, found.draft_acceptance_rate) == (status, warnings, None, None)
     sglang = counters("sglang", gauges={"0": {"accept_length": 0.0}})
     assert (speculation_between(sglang, sglang, configured=configured).status) == status
