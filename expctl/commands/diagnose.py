@@ -74,7 +74,8 @@ def _answer(stream: BinaryIO, asked: Kind | None, engine: str | None, before: st
     if asked is Kind.JOURNAL:
         return diagnose_journal(read_stream(stream, engine))
     start = stream.read(MOST_PASTE_BYTES + 1)
-    if not start.strip():
+    # A GPU tool may die without a word, and a page may be empty: that is an answer too.
+    if not start.strip() and asked not in {Kind.GPU, Kind.METRICS}:
         raise UsageError("there is nothing to diagnose", "the input is empty", "paste what the machine printed")
     if len(start) > MOST_PASTE_BYTES:
         if asked is None:

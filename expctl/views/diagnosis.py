@@ -19,6 +19,7 @@ STATES = {
 _STYLES = {"ready": "green", "failed": "red", "stalled": "red", "not_ready": "yellow"}
 _NOT_SHOWN = frozenset({"message_text", "messages", "lines", "all_levels_parsed", "hint", "cards"})
 _MOST_FACTS = 24
+_MOST_SHOWN, _OF_THE_END = 500, 160
 
 
 def draw(console: Console, answer: Mapping[str, Any]) -> None:
@@ -51,7 +52,7 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
         yield "reason", f"{told} ({answer['reason']})" if told else str(answer["reason"]), "red" if state in {"failed", "stalled"} else None
     for name, key in (("component", "component"), ("evidence", "evidence"), ("remedy", "remedy")):
         if answer.get(key):
-            yield name, str(answer[key]), "bold" if name == "remedy" else None
+            yield name, shortened(str(answer[key])), "bold" if name == "remedy" else None
     if answer.get("retriable") is not None and answer.get("reason"):
         yield "retry", "may help" if answer["retriable"] else "does not help by itself", None
     yield from _unit(answer)
@@ -60,6 +61,13 @@ def _lines(answer: Mapping[str, Any]) -> Iterator[tuple[str, str, str | None]]:
     yield from _facts(answer.get("facts") or {})
     for warning in answer.get("warnings") or []:
         yield "warning", str(warning), "yellow"
+
+
+def shortened(text: str) -> str:
+    """Each long line without its middle: its end tells too, for there stands the value that was refused."""
+    end = _OF_THE_END
+    lines = (line if len(line) <= _MOST_SHOWN else f"{line[: _MOST_SHOWN - end - 5]} ... {line[-end:]}" for line in text.split("\n"))
+    return "\n".join(lines)
 
 
 def _phase(answer: Mapping[str, Any]) -> str:

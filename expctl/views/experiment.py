@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from expctl.views.diagnosis import shortened
 from expctl.views.queue import STYLES, duration, foreseen, named, span
 
 STEPS = ("clear", "launch", "load", "warm", "measure", "collect")
@@ -26,7 +27,7 @@ def render(item: dict[str, Any]) -> RenderableType:
     if whereabouts(item):
         parts.append(Text(whereabouts(item)))
     if item["evidence"]:
-        parts.append(Text(f"evidence: {item['evidence']}"))
+        parts.append(Text(f"evidence: {shortened(item['evidence'])}"))
     if item["remedy"] and item["outcome"] in {"failed", "invalid"}:
         parts.append(Text(f"what to do: {item['remedy']}"))
     parts.append(_facts(item))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
+from service.domain.speculation import Speculation
 from workers.diagnosis.evidence import Evidence, gather, take_lines
 from workers.diagnosis.journal import Journal
 from workers.diagnosis.looks import Look
@@ -35,11 +36,14 @@ _KEYS: dict[Kind, tuple[str, ...]] = {
     ),
     Kind.SYSTEMCTL_SHOW: ("state", "reason", "unit_state", "restarts", "exit_status", "signal"),
     Kind.GPU: ("gpu_freed", "reason"),
-    Kind.METRICS: ("engine", "parse_errors"),
+    Kind.METRICS: ("parse_errors", "scrape", "engine", *Speculation.model_fields),
     Kind.UNIT: ("reason",),
     Kind.COMMAND: ("reason", "retriable", "command", "remote_exit_status"),
 }  # fmt: skip
-_LISTS: dict[Kind, tuple[str, ...]] = {Kind.JOURNAL: ("speculation",), Kind.GPU: ("gpus", "processes"), Kind.UNIT: ("argv",)}
+_LISTS: dict[Kind, tuple[str, ...]] = {
+    Kind.JOURNAL: ("speculation",), Kind.GPU: ("gpus", "processes"), Kind.METRICS: ("warnings",), Kind.UNIT: ("argv",),
+}  # fmt: skip
+_MAPS: dict[Kind, tuple[str, ...]] = {Kind.METRICS: ("per_engine",)}
 
 
 def diagnose_paste(text: str, engine: str | None = None, before: str | None = None) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def _without_empty(answer: dict[str, Any]) -> dict[str, Any]:
 def diagnose_as(kind: Kind, text: str, engine: str | None = None, before: str | None = None, status: int | None = None) -> dict[str, Any]:
     """The answer for a text of one kind; every key of that kind is there, null where the evidence does not say."""
     if kind is Kind.METRICS:
-        return read_pages(before, text)
+        return complete(kind, read_pages(before, text))
     found = Evidence(engine=engine)
     lines = text.split("\n")
     if kind is Kind.COMMAND:
@@ -93,7 +97,8 @@ def _as_gpu(found: Evidence, text: str, status: int | None) -> None:
 
 def complete(kind: Kind, answer: dict[str, Any]) -> dict[str, Any]:
     """The answer with every key that its kind has."""
-    return {**dict.fromkeys(_KEYS[kind]), **{name: [] for name in _LISTS.get(kind, ())}, **answer}
+    empty: dict[str, Any] = {name: [] for name in _LISTS.get(kind, ())} | {name: {} for name in _MAPS.get(kind, ())}
+    return {**dict.fromkeys(_KEYS[kind]), **empty, **answer}
 
 
 def diagnose_journal(journal: Journal) -> dict[str, Any]:

@@ -50,6 +50,7 @@ ALWAYS = (
     b"torch.compile",
     b"init engine",
     b"not found",
+    b" version ",
 )
 """Words for which whole blocks are searched, which is faster still."""
 ANSWERED = b" 200 OK"
@@ -58,6 +59,7 @@ FEW = 5
 OF_JSON = (b'"MESSAGE":[', b'"MESSAGE":null', b'"MESSAGE" : [', b'"MESSAGE" : null', b'"kernel"')
 OF_UNKNOWN = (
     b"failed to",
+    b"cudaMalloc",
     b"acceptance",
     b"couldn't",
     b"......",

@@ -94,6 +94,9 @@ def read_show(properties: Mapping[str, str]) -> UnitShown:
     code = properties.get("ExecMainCode", "")
     code = _NAMED_CODES.get(code, code)
     status = number(properties.get("ExecMainStatus"))
+    if not code and status and properties.get("Result") == "exit-code":
+        # The code was not asked for, but this result is of an exit. With status 0 it was another process that failed.
+        code = _NAMED_CODES["exited"]
     by_signal = code in {_KILLED, _DUMPED}
     shown.facts = {
         "unit_state": shown.active or None,

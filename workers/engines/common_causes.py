@@ -101,7 +101,7 @@ COMMON_CAUSES: tuple[Cause, ...] = (
     *causes(
         Reason.BAD_ARGUMENTS,
         Rank.ROOT,
-        r"^(?:vllm|python3?|[\w./-]{0,200}\.py)(?: \S{1,80}){0,4}: error: ",
+        r"^(?:vllm|sglang|python3?|[\w./-]{0,200}\.py)(?: \S{1,80}){0,4}: error: ",
         r"must be divisible by tensor parallel size",
         r"[Ww]orld size \(\d+\) is larger than the number of available GPUs",
     ),

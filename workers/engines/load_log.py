@@ -14,6 +14,8 @@ from workers.engines.speakers import DEPTH, speaker
 
 MOST_WARNINGS = 50
 SHOWN = 500
+MOST_EVIDENCE = 2000
+"""Of the line that says why. It is kept as it stands, so that it is found again in the log; who draws it may shorten it."""
 MAY_TELL = frozenset({None, "ERROR", "CRITICAL"})
 """Levels at which it may be said why it went wrong."""
 LAST_PHASES: dict[LoadPhase, int] = {phase: index for index, phase in enumerate(LoadPhase)}
@@ -175,7 +177,7 @@ class DialectLog:
             self._exception = (line.message.strip(), line.process)
             if self._rank == Rank.WRAPPER:
                 # The wrapper was logged first and the traceback below it.
-                self._now.evidence, self._now.component = self._exception[0][:SHOWN], line.process
+                self._now.evidence, self._now.component = self._exception[0][:MOST_EVIDENCE], line.process
 
     def _conclude(self, cause: Cause, line: Line) -> None:
         if cause.rank == Rank.WRAPPER and self._exception is not None:
@@ -198,7 +200,5 @@ class DialectLog:
         figures = figures_of(reason, evidence, self._now.facts)
         component = figures.pop("component", process)
         self._now.facts.update(figures)
-        # Of a long line the end tells too: there stands the value that was refused.
-        shown = evidence if len(evidence) <= SHOWN else f"{evidence[: SHOWN - 165]} ... {evidence[-160:]}"
-        self._now.reason, self._now.evidence = reason, shown
+        self._now.reason, self._now.evidence = reason, evidence[:MOST_EVIDENCE]
         self._now.component = None if component is None else str(component)

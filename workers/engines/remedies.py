@@ -39,7 +39,7 @@ def _not_free(facts: Facts, _engine: str | None) -> str | None:
 def _out_of_memory(facts: Facts, engine: str | None) -> str | None:
     tried, total, free = facts.get("tried_gib"), facts.get("total_gib"), facts.get("free_gib")
     if not tried:
-        return None
+        return _LESS.get(engine)
     hint = oom_hint(facts)
     what = f"{tried} GiB were asked for" + (f", {free} of {total} GiB were free" if free is not None and total else "")
     if total and tried > total:

@@ -11,6 +11,7 @@ import pytest
 
 from expctl.globals import options
 from expctl.main import run
+from expctl.views.diagnosis import shortened
 
 DATA = Path(__file__).parents[2] / "data"
 LOG = DATA / "vllm-0.32" / "kv0.log"
@@ -59,6 +60,33 @@ def test_stdin_and_a_page_from_before(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "acceptance length 3.00, 66.7 % of drafts accepted" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("text", ["", "\n"])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["gpu", "--status", "9"], {"gpu_freed": None, "reason": "gpu_state_unknown"}),
+        (["gpu"], {"gpu_freed": None, "reason": None}),
+        (["metrics"], {"scrape": "empty", "status": "unknown", "engine": None}),
+    ],
+)
+def test_a_tool_that_said_nothing_has_an_answer(
+    arguments: list[str], says: dict[str, object], text: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    assert run(["diagnose", "--json", "-", "--as", *arguments]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert {name: answer[name] for name in says} == says
+
+
+def test_people_see_a_long_line_shortened(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diagnose", str(LOG.with_name("too_long.log"))]) == 0
+    shown = next(line for line in capsys.readouterr().out.split("\n") if line.startswith("evidence"))
+    assert " ... " in shown
+    assert len(shown) < 520
+    # Of several lines none is long by being one of many.
+    assert shortened("a line\n" * 200) == "a line\n" * 200
+
+
 def test_several_situations_are_shown_one_after_the_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     paste = tmp_path / "paste"
     refused = "stderr: ssh: connect to host h port 22: Connection refused\n"
@@ -91,6 +119,7 @@ def test_gpus_and_units_for_people(tmp_path: Path, capsys: pytest.CaptureFixture
         ([str(LOG), "--status", "18"], 2, "--status is for --as gpu"),
         ([str(LOG), "--before", "/no/such/page"], 2, "/no/such/page cannot be read"),
         (["/dev/null"], 2, "there is nothing to diagnose"),
+        (["/dev/null", "--as", "unit"], 2, "there is nothing to diagnose"),
     ],
 )
 def test_what_cannot_be_done_is_said(arguments: list[str], code: int, words: str, capsys: pytest.CaptureFixture[str]) -> None:

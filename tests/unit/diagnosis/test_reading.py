@@ -49,6 +49,23 @@ def test_recordings_by_every_way_in(name: str) -> None:
         assert answer["engine"] == "vllm"
 
 
+def test_the_line_that_says_why_is_given_whole() -> None:
+    for name in ("too_long", "wrong_method"):
+        path = DATA / "vllm-0.32" / f"{name}.log"
+        evidence = str(stream_of(path)["evidence"])
+        assert len(evidence) > 500
+        assert evidence in path.read_text()
+    endless = "(EngineCore pid=1) ERROR 11-30 03:36:34 [core.py:1] ValueError: No available memory for the cache blocks. " + "x" * 9000
+    cut = str(diagnose_as(Kind.JOURNAL, endless)["evidence"])
+    assert len(cut) == 2000
+    assert cut in endless
+
+
+@pytest.mark.parametrize("name", ["port_in_use", "odd_tensor_parallel", "too_long"])
+def test_a_stream_knows_the_version_of_a_load_that_failed_early(name: str) -> None:
+    assert stream_of(DATA / "vllm-0.32" / f"{name}.log")["engine_version"] == "0.32.0"
+
+
 def test_a_stream_says_what_the_whole_says() -> None:
     path = DATA / "vllm-0.32" / "good_ngram_with_traffic.log"
     whole, stream = diagnose_as(Kind.JOURNAL, path.read_text()), stream_of(path)
@@ -58,13 +75,14 @@ def test_a_stream_says_what_the_whole_says() -> None:
 
 
 def test_every_pasted_journal_is_read_the_same_from_a_stream() -> None:
-    for topic in ("loading", "failures", "versions"):
-        for case in cases(topic):
+    shapes = [case for case in cases("shapes") if case["name"].startswith("llama.cpp without memory")]
+    for topic in (cases("loading"), cases("failures"), cases("versions"), shapes):
+        for case in topic:
             text = case["input"]
             if any(mark in text for mark in ("--- ", "# ", "GET ", "$ ", "ActiveState=")):
                 continue
             stream = diagnose_journal(read_stream(io.BytesIO(text.encode())))
-            for key in ("state", "reason", "phase", "done", "total"):
+            for key in ("state", "reason", "phase", "done", "total", "remedy"):
                 assert stream[key] == diagnose_as(Kind.JOURNAL, text)[key], case["name"]
 
 
@@ -211,3 +229,21 @@ def test_no_pattern_takes_more_than_its_share_of_time(piece: str) -> None:
     for start in begins:
         diagnose_paste(start + piece * (4_000 // len(piece)) + "!")
     assert time.process_time() - begin < 3.0
+
+
+def test_a_page_without_figures_has_all_keys_of_one_with_figures() -> None:
+    name = "vllm:spec_decode_num"
+    full = diagnose_as(Kind.METRICS, f"{name}_drafts_total 9\n{name}_draft_tokens_total 27\n{name}_accepted_tokens_total 18\n")
+    for text in ("<html>404</html>\n", "", "process_open_fds 3\n"):
+        found = diagnose_as(Kind.METRICS, text)
+        assert full.keys() == found.keys()
+        assert (found["engine"], found["drafts"], found["comparable"], found["warnings"]) == (None, None, None, [])
+
+
+def test_a_gpu_tool_without_a_word_leaves_it_unknown() -> None:
+    pasted = diagnose_paste("$ nvidia-smi\nexit status: 9\n")
+    failed = diagnose_as(Kind.GPU, "", status=9)
+    assert (failed["gpu_freed"], failed["reason"], failed["evidence"]) == (None, pasted["reason"], pasted["evidence"])
+    for status in (0, None):
+        quiet = diagnose_as(Kind.GPU, "", status=status)
+        assert (quiet["gpu_freed"], quiet["reason"]) == (None, None)
